@@ -1,0 +1,222 @@
+"""Steps and kinds: what an experiment file is made of.
+
+A `Step` is a frozen handle. Making one does nothing: no I/O, no clock, no environment is read. Its identity is worked
+out later, by `marin_exec.identity`, from its kind and its config.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from marin_exec.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a step function is known by. Its name and version are identity; its module and source are not."""
+
+    name: str
+    version: int | None
+    """None: the kind is identified by the digest of its source, so a first experiment never serves stale results."""
+    fn: Callable[..., Any]
+    content_digest: Callable[[str], str] | None = None
+    """Given the output directory, a digest of what it means, for formats whose bytes differ between equal runs."""
+
+
+_KINDS: dict[tuple[str, int], Kind] = {}
+
+
+def _same_function(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
+    """One source file and qualified name is one function: `__main__` and its import, or a module loaded twice."""
+    a_code, b_code = a.__code__, b.__code__
+    return (a_code.co_filename, a_code.co_qualname) == (b_code.co_filename, b_code.co_qualname)
+
+
+def kind(
+    name: str, *, version: int | None = None, content_digest: Callable[[str], str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares a step function `fn(config, out) -> result` to be of this kind.
+
+    Args:
+        name: stable name, e.g. "dedup/fuzzy".
+        version: raised when the meaning of the output changes; None identifies the kind by its source digest.
+        content_digest: given the output directory, returns a digest of its meaning, for formats that are not byte-stable.
+
+    Raises:
+        ConfigError: another function already has this kind name and version.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"kind {name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'")
+
+    def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
+        declared = Kind(name, version, fn, content_digest)
+        if version is not None:
+            earlier = _KINDS.get((name, version))
+            if earlier is not None and not _same_function(earlier.fn, fn):
+                raise ConfigError(
+                    f"kind {name!r} version {version}: declared by both {earlier.fn.__module__}.{earlier.fn.__qualname__} and "
+                    f"{fn.__module__}.{fn.__qualname__}; give one of them another name or version"
+                )
+            _KINDS[name, version] = declared
+        fn.__marin_kind__ = declared  # type: ignore[attr-defined]
+        return fn
+
+    return declare
+
+
+def kind_of(fn: Callable[..., Any]) -> Kind:
+    """Returns the declared kind of a step function; an undeclared one is a kind of its own name, known by its source."""
+    declared = getattr(fn, "__marin_kind__", None)
+    return declared or Kind(getattr(fn, "__name__", repr(fn)), None, fn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What one attempt of a step needs from the cluster. Never part of identity."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory_bytes: int | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the process that runs the step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How often an attempt is tried again within one run. Never part of identity."""
+
+    infrastructure: int = 2
+    """After a worker or node died, or a task ran out of memory."""
+    exceptions: int = 0
+    """After the step function raised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One content-hashed unit of work: `fn(config, out)`.
+
+    Args:
+        name: display name and first part of the output path, e.g. "dedup/fuzzy". Not identity.
+        fn: the step function, preferably declared with `@kind`.
+        config: a frozen dataclass (or None). A `Step`, `step / "sub/path"` or `step.milestone("name")` anywhere in it is a
+            dependency; the function receives its path instead.
+        after: steps that must be done before this one starts; not identity, but recorded.
+        see: related steps, noted in lineage; nothing waits for them.
+
+    Raises:
+        ConfigError: the name is not valid, or `fn` is not callable.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    config: Any = None
+    _: dataclasses.KW_ONLY
+    resources: Resources = Resources()
+    retry: Retry = Retry()
+    after: tuple["Step", ...] = ()
+    see: tuple["Step", ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"step {self.name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
+            )
+        if not callable(self.fn):
+            raise ConfigError(f"step {self.name}: fn is {self.fn!r}; a function fn(config, out) is needed")
+        for attribute in ("after", "see"):
+            value = tuple(getattr(self, attribute))
+            for other in value:
+                if not isinstance(other, Step):
+                    raise ConfigError(f"step {self.name}: {attribute}= holds {other!r}; only steps are allowed there")
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.fn)
+
+    def __truediv__(self, sub_path: str) -> "StepPath":
+        return StepPath(self, _clean_sub_path(self.name, sub_path))
+
+    def milestone(self, name: str) -> "StepPath":
+        """Returns a dependency on one published milestone of this step: it waits for that, not for the whole step."""
+        return StepPath(self, _clean_sub_path(self.name, name), milestone=_clean_sub_path(self.name, name))
+
+    def __repr__(self) -> str:
+        return f"Step({self.name!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class StepPath:
+    """A path inside a step's output, as a dependency."""
+
+    step: Step
+    sub_path: str
+    milestone: str | None = None
+
+    def __truediv__(self, sub_path: str) -> "StepPath":
+        return StepPath(self.step, f"{self.sub_path}/{_clean_sub_path(self.step.name, sub_path)}", self.milestone)
+
+
+def _clean_sub_path(name: str, sub_path: str) -> str:
+    parts = sub_path.split("/")
+    if not sub_path or any(part in ("", ".", "..") for part in parts):
+        raise ConfigError(f"step {name}: sub-path {sub_path!r}; a relative path without empty, '.' or '..' parts is needed")
+    return sub_path
+
+
+def references(value: Any) -> Iterator[StepPath]:
+    """Yields every dependency in a config value: dataclasses, lists, tuples, dicts and sets are walked."""
+    if isinstance(value, Step):
+        yield StepPath(value, "")
+    elif isinstance(value, StepPath):
+        yield value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for each in dataclasses.fields(value):
+            yield from references(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from references(each)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from references(each)
+
+
+def dependencies(step: Step) -> list[Step]:
+    """Returns the distinct steps that a step's config refers to, in order of first appearance."""
+    return list({id(ref.step): ref.step for ref in references(step.config)}.values())
+
+
+def topological(targets: list[Step]) -> list[Step]:
+    """Returns all steps reachable through configs and `after=`, each once, dependencies before dependants.
+
+    Iterative (a chain of 10,000 steps is fine) and linear in edges.
+
+    Raises:
+        ConfigError: something in `targets` is not a Step.
+    """
+    order: list[Step] = []
+    state: dict[int, bool] = {}  # False while a step's dependencies are being walked, True when it is placed
+    for target in targets:
+        if not isinstance(target, Step):
+            raise ConfigError(f"an experiment's steps hold {target!r}; pipeline() must return steps")
+        stack: list[tuple[Step, Iterator[Step]]] = []
+        if id(target) not in state:
+            state[id(target)] = False
+            stack.append((target, iter([*dependencies(target), *target.after])))
+        while stack:
+            step, rest = stack[-1]
+            for needed in rest:
+                if id(needed) not in state:  # a cycle can't be written: handles are frozen and refer to earlier ones
+                    state[id(needed)] = False
+                    stack.append((needed, iter([*dependencies(needed), *needed.after])))
+                    break
+            else:
+                state[id(step)] = True
+                order.append(step)
+                stack.pop()
+    return order
