@@ -1,0 +1,173 @@
+"""Documents and attribute tables: the contract that every data step shares.
+
+A documents data set is a directory of `part-NNNNN.parquet` files with the columns of `DOCUMENT_SCHEMA`, sorted by `id`
+through all its shards, ids unique, no blank text. An id is a function of the text alone, so a document keeps it on its
+way through the whole chain. A judgement on documents is an attribute table beside them: a directory with the same shard
+names and `id` as the first column, dense (same rows, same order) or sparse (only hits). Judgements on several sources
+lie in one subdirectory a source. Paths are local paths or fsspec URLs.
+"""
+
+from dataclasses import dataclass
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from marin_exec import InputPath, StepFailed
+
+DOCUMENT_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("source_id", pa.string(), nullable=False),
+        pa.field("metadata", pa.string(), nullable=False),
+    ]
+)
+
+_ROW_GROUP_ROWS = 65_536  # fixed, so that bytes never depend on a pyarrow default
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedInput:
+    """One of several data sets that a step reads, under the name by which outputs and counters call it."""
+
+    name: str
+    """Name of the source, e.g. "code"; also the subdirectory in outputs that hold several sources."""
+    path: InputPath
+    """A documents data set, or another step's output for this source."""
+
+
+def document_id(text: str) -> str:
+    """Returns the id of a text: the xxh3-128 of its UTF-8 bytes, as 32 hex digits."""
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8"))
+
+
+def shard_name(index: int) -> str:
+    """Returns the file name of a shard, e.g. "part-00003.parquet"."""
+    return f"part-{index:05d}.parquet"
+
+
+def shard_names(path: str) -> list[str]:
+    """Returns the file names of a data set's shards in order, e.g. ["part-00000.parquet", "part-00001.parquet"].
+
+    Raises:
+        StepFailed: the directory does not exist or holds no `part-*.parquet`.
+    """
+    files, root = fsspec.core.url_to_fs(path)
+    files.invalidate_cache()
+    names = []
+    if files.isdir(root):
+        names = [entry.rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(root, detail=False)]
+    shards = [name for name in names if name.startswith("part-") and name.endswith(".parquet")]
+    if not shards:
+        raise StepFailed(
+            f"{path}: no part-*.parquet there (found {sorted(names)[:5]}); a documents data set or attribute table is "
+            f"needed; for an output of several sources add the source's name to the path"
+        )
+    return sorted(shards, key=lambda name: (len(name), name))  # natural order past part-99999
+
+
+def read_table(path: str, shard: str, columns: list[str] | None = None) -> pa.Table:
+    """Returns one shard of a data set or attribute table.
+
+    Args:
+        path: directory of the data set.
+        shard: file name from `shard_names`.
+        columns: columns to read; None reads all.
+
+    Raises:
+        StepFailed: the shard is missing, is no complete Parquet file, or lacks a column.
+    """
+    where = f"{path.rstrip('/')}/{shard}"
+    try:
+        with fsspec.open(where, "rb") as file:
+            parquet = pq.ParquetFile(file)
+            missing = [column for column in columns or () if column not in parquet.schema_arrow.names]
+            if missing:
+                raise StepFailed(f"{where}: no column {missing}; it has {parquet.schema_arrow.names}")
+            return parquet.read(columns=columns)
+    except FileNotFoundError as error:
+        raise StepFailed(
+            f"{where}: no such shard; documents and attribute tables must have the same shard names"
+        ) from error
+    except pa.ArrowInvalid as error:
+        raise StepFailed(f"{where}: not a complete Parquet file ({error}); run the step that wrote it again") from error
+
+
+def read_all(path: str, columns: list[str] | None = None) -> pa.Table:
+    """Returns all shards of a data set or attribute table, concatenated in shard order."""
+    return pa.concat_tables([read_table(path, shard, columns) for shard in shard_names(path)]).combine_chunks()
+
+
+def write_table(full_path: str, table: pa.Table) -> None:
+    """Writes a table as Parquet; equal tables give equal bytes, however they are chunked."""
+    with fsspec.open(full_path, "wb") as file:
+        pq.write_table(table.combine_chunks(), file, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
+
+
+def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense attribute table") -> pa.Table:
+    """Returns `documents` with the columns of a dense attribute table beside them.
+
+    Args:
+        documents: any columns, among them `id`.
+        attributes: same ids in the same order; its other columns are added.
+        where: named in errors, e.g. the path of the attributes.
+
+    Raises:
+        StepFailed: the ids differ in number or order, or a column is in both tables.
+    """
+    if documents.num_rows != attributes.num_rows:
+        raise StepFailed(
+            f"{where}: {attributes.num_rows} rows for {documents.num_rows} documents; a dense table has one row a "
+            f"document; it was made from other documents"
+        )
+    same = pc.equal(documents["id"].combine_chunks(), attributes["id"].combine_chunks())
+    if not pc.all(same, min_count=0).as_py():
+        row = same.index(False).as_py()
+        raise StepFailed(
+            f"{where}: row {row} is for document {attributes['id'][row]} where the documents have {documents['id'][row]}; "
+            f"the table was made from other documents, or was put in another order"
+        )
+    for name in attributes.column_names:
+        if name == "id":
+            continue
+        if name in documents.column_names:
+            raise StepFailed(
+                f"{where}: column {name!r} is in the documents too; select or rename columns before joining"
+            )
+        documents = documents.append_column(attributes.schema.field(name), attributes[name])
+    return documents
+
+
+def check_documents(table: pa.Table, where: str) -> None:
+    """Checks one table (a shard, or a whole data set) against the documents contract.
+
+    Args:
+        table: columns id, text, source_id, metadata (all str).
+        where: named in errors, e.g. "documents/code part-00000.parquet".
+
+    Raises:
+        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text is blank.
+    """
+    for field in DOCUMENT_SCHEMA:
+        found = table.schema.field(field.name).type if field.name in table.column_names else None
+        if found != field.type:
+            problem = "is missing" if found is None else f"has type {found}"
+            raise StepFailed(f"{where}: column {field.name!r} {problem}; {field.type} is needed. Run normalize first")
+        if table[field.name].null_count:
+            raise StepFailed(
+                f"{where}: column {field.name!r} holds {table[field.name].null_count} nulls. Run normalize first"
+            )
+    before = ""
+    for row, (identifier, text) in enumerate(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)):
+        if identifier <= before:
+            raise StepFailed(
+                f"{where}: id {identifier} in row {row} is not above {before}: not sorted and unique by id"
+            )
+        if identifier != document_id(text):
+            raise StepFailed(f"{where}: id {identifier} in row {row} is not the id of its text ({document_id(text)})")
+        if not text.strip():
+            raise StepFailed(f"{where}: document {identifier} in row {row} has blank text; normalize drops these")
+        before = identifier
