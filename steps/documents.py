@@ -127,8 +127,8 @@ def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense at
     if not pc.all(same, min_count=0).as_py():
         row = same.index(False).as_py()
         raise StepFailed(
-            f"{where}: row {row} is for document {attributes['id'][row]} where the documents have {documents['id'][row]}; "
-            f"the table was made from other documents, or was put in another order"
+            f"{where}: row {row} is for document {attributes['id'][row]} where the documents have "
+            f"{documents['id'][row]}; the table was made from other documents, or was put in another order"
         )
     for name in attributes.column_names:
         if name == "id":
@@ -149,7 +149,8 @@ def check_documents(table: pa.Table, where: str) -> None:
         where: named in errors, e.g. "documents/code part-00000.parquet".
 
     Raises:
-        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text is blank.
+        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text is
+            blank.
     """
     for field in DOCUMENT_SCHEMA:
         found = table.schema.field(field.name).type if field.name in table.column_names else None
