@@ -1,0 +1,111 @@
+"""What mix/weights writes and the training order reads: components, their sequences a block in each phase, their exposure."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import fsspec
+import numpy as np
+
+from marin_exec import ConfigError, StepFailed
+
+MIXTURE_FILE = "mixture.json"
+FORMAT = "mixture/1"
+TAIL = "tail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One thing that sequences are drawn from: a cell, or the tail of cells too small to stand alone."""
+
+    name: str
+    cells: tuple[str, ...]
+    """Cells of the token store, concatenated in this order."""
+    tokens: int
+    sequences: int
+    """Sequences of sequence_length tokens that an epoch has."""
+    weights: tuple[float, ...]
+    """Share of the sequences in each phase, before rounding to the block."""
+    counts: tuple[int, ...]
+    """Sequences in each block of each phase; what the order uses."""
+    exposures: tuple[float, ...]
+    """Epochs under each of the mixture's budgets, from the counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """A mixture over the cells of one token store."""
+
+    token_store: str
+    """Fingerprint of the token store that it is for; with any other it is refused."""
+    sequence_length: int
+    block_sequences: int
+    """Sequences in a block; the counts of each phase add up to this."""
+    phase_starts: tuple[float, ...]
+    """Fraction of the run at which each phase starts; the first is 0."""
+    budgets_tokens: tuple[int, ...]
+    """Token budgets that the cap on epochs was checked for."""
+    max_epochs: float
+    components: tuple[Component, ...]
+    """In order of name, the tail last."""
+    capped: tuple[str, ...]
+    """Components whose weight was lowered to keep to max_epochs."""
+    rounded_to_zero: tuple[str, ...]
+    """Components with a weight too small for one sequence a block in some phase: they are not seen in it."""
+
+
+def phase_blocks(mixture: Mixture, num_sequences: int) -> np.ndarray:
+    """Returns the first block of each phase in a run, int64[phases].
+
+    Args:
+        mixture: gives the block size and the fractions.
+        num_sequences: sequences of the whole run.
+
+    Raises:
+        ConfigError: the run is so short against the block that a phase would be lost.
+    """
+    blocks = num_sequences / mixture.block_sequences
+    starts = np.array([round(fraction * blocks) for fraction in mixture.phase_starts], dtype=np.int64)
+    if np.any(np.diff(starts) < 1) or starts[-1] >= max(blocks, 1):
+        raise ConfigError(
+            f"phases start at {list(mixture.phase_starts)} of a run of {num_sequences} sequences, which is {blocks:.2f} blocks "
+            f"of {mixture.block_sequences}: a phase would have no block. Lower block_sequences in mix/weights"
+        )
+    return starts
+
+
+def write_mixture(full_path: str, mixture: Mixture) -> None:
+    """Writes the mixture as JSON."""
+    with fsspec.open(full_path, "w", encoding="utf-8") as file:
+        json.dump({"format": FORMAT, **asdict(mixture)}, file, indent=1)
+
+
+def read_mixture(path: str) -> Mixture:
+    """Returns the mixture in the output directory `path` of a mix/weights step.
+
+    Raises:
+        StepFailed: there is none, it is of another format, or its counts do not add up to the block.
+    """
+    where = f"{path.rstrip('/')}/{MIXTURE_FILE}"
+    try:
+        with fsspec.open(where, "r", encoding="utf-8") as file:
+            body: dict[str, Any] = json.load(file)
+    except FileNotFoundError as error:
+        raise StepFailed(f"{where}: not there; the output of a mix/weights step is needed") from error
+    if (found := body.pop("format", None)) != FORMAT:
+        raise StepFailed(f"{where}: format {found!r}; this code reads {FORMAT!r}. Run mix/weights again")
+    components = tuple(
+        Component(**{name: _frozen(value) for name, value in each.items()}) for each in body["components"]
+    )
+    mixture = Mixture(**{**{name: _frozen(value) for name, value in body.items()}, "components": components})
+    for phase in range(len(mixture.phase_starts)):
+        total = sum(each.counts[phase] for each in components)
+        if total != mixture.block_sequences:
+            raise StepFailed(
+                f"{where}: phase {phase} has {total} sequences a block where {mixture.block_sequences} are due"
+            )
+    return mixture
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

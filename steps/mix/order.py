@@ -1,0 +1,272 @@
+"""The order in which training sees its sequences: a pure function of (token store, mixture, sizes, seed).
+
+A run is cut into mixture blocks of N sequences. Each block holds a fixed number of sequences of each component (a cell, or
+the tail of small cells), given by its phase, in an order shuffled for that block. The k-th sequence that a component gives
+is number k mod n under a permutation drawn for epoch k div n, so every epoch shows each of the n sequences once, in another
+order. Nothing is carried from step to step: any batch can be had at any time, resuming is asking for the next step, and
+`documents(step)` says what a step saw years later. Keys are derived from names, so that one more cell changes no other's order.
+
+A component's documents lie one after the other; sequence s is tokens[s * S : s * S + S + 1], so that each token but the first
+is a target once an epoch. What is left at the end, fewer than S + 1 tokens, is not used.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from marin_exec import ConfigError, StepFailed
+from steps.mix.mixture import Mixture, phase_blocks, read_mixture
+from steps.mix.permutation import key_of, mix, permute
+from steps.tokenize.store import TokenCell, TokenIndex, read_cell, read_documents, read_index
+
+_BLOCKS_KEPT = 4
+_BUDGET_SLACK = 1.01  # whole steps round a budget up a little
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBatch:
+    """One training batch of B sequences: inputs are tokens[:, :-1], targets tokens[:, 1:]."""
+
+    tokens: np.ndarray
+    """int32[B, S + 1]."""
+    segment_ids: np.ndarray
+    """int32[B, S + 1]: 0 for the first document in the row, 1 for the second, ...; attention stays within a segment."""
+    cells: list[str]
+    """B names of components, as in the mixture."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Component:
+    """The documents of one component, its cells one after the other; tokens are read when first needed."""
+
+    name: str
+    key: int
+    offsets: np.ndarray
+    document_ids: list[str]
+    num_sequences: int
+
+
+class TrainingOrder:
+    """Random access to the batches of a run.
+
+    Args:
+        tokens: token store (output of tokenize/cache).
+        mixture: output of mix/weights for that store.
+        sequence_length: S, in tokens; the one that the mixture was made for.
+        batch_sequences: B.
+        num_steps: length of the run; phases change at fractions of it.
+        seed: any integer.
+        simulated_budget_tokens: for a small run that stands for a larger one: of each component only the share
+            run / budget of its sequences is used, so that it repeats data as often as the larger run would.
+
+    Raises:
+        ConfigError: sizes do not fit the mixture, the run is longer than the budgets that its caps were checked for, or
+            a simulated budget is not larger than the run itself.
+        StepFailed: the mixture was made for another token store.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: str,
+        mixture: str,
+        sequence_length: int,
+        batch_sequences: int,
+        num_steps: int,
+        seed: int,
+        simulated_budget_tokens: int | None = None,
+    ):
+        self.mixture: Mixture = read_mixture(mixture)
+        self.index: TokenIndex = read_index(tokens)
+        self.sequence_length, self.batch_sequences, self.num_steps = sequence_length, batch_sequences, num_steps
+        self._path, self._seed = tokens, seed
+        self._check(mixture, simulated_budget_tokens)
+        self._components = [self._component(each.name, each.cells) for each in self.mixture.components]
+        sizes = np.array([each.num_sequences for each in self._components], dtype=np.int64)
+        share = 1.0 if simulated_budget_tokens is None else self.run_tokens / simulated_budget_tokens
+        self._all_sizes = sizes
+        self._sizes = np.maximum((sizes * share).astype(np.int64), np.minimum(sizes, 1))
+        self._keys = np.array([each.key for each in self._components], dtype=np.uint64)
+        self._counts = np.array([each.counts for each in self.mixture.components], dtype=np.int64)  # [component, phase]
+        self._phase_blocks = phase_blocks(self.mixture, num_steps * batch_sequences)
+        unusable = (self._sizes == 0) & (self._counts.sum(axis=1) > 0)
+        if unusable.any():
+            raise StepFailed(
+                f"{tokens}: {[self._components[i].name for i in np.flatnonzero(unusable)]} have weight, but not one "
+                f"sequence of {sequence_length + 1} tokens; raise min_sequences in mix/weights"
+            )
+        self._loaded: dict[int, np.ndarray] = {}
+        self._blocks: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
+
+    @property
+    def run_tokens(self) -> int:
+        """Tokens that the run trains on: steps x sequences x length."""
+        return self.num_steps * self.batch_sequences * self.sequence_length
+
+    def batch(self, step: int) -> TokenBatch:
+        """Returns the batch of a step (0 .. num_steps - 1). Raises IndexError outside."""
+        components, sequences = self._rows(step)
+        length = self.sequence_length + 1
+        tokens = np.empty((len(components), length), dtype=np.int32)
+        segments = np.empty((len(components), length), dtype=np.int32)
+        for row, (component, sequence) in enumerate(zip(components.tolist(), sequences.tolist(), strict=True)):
+            start = sequence * self.sequence_length
+            tokens[row] = self._tokens(component)[start : start + length]
+            segments[row] = _segments(self._components[component].offsets, start, length)
+        return TokenBatch(tokens, segments, [self._components[i].name for i in components])
+
+    def documents(self, step: int) -> list[list[str]]:
+        """Returns, for each sequence of a step's batch, the ids of its documents in order. Reads no tokens."""
+        components, sequences = self._rows(step)
+        rows = []
+        for component, sequence in zip(components.tolist(), sequences.tolist(), strict=True):
+            offsets, start = self._components[component].offsets, sequence * self.sequence_length
+            first, last = np.searchsorted(offsets, [start, start + self.sequence_length], side="right") - 1
+            rows.append(self._components[component].document_ids[first : last + 1])
+        return rows
+
+    def draws(self) -> dict[str, int]:
+        """Returns how many sequences the whole run takes of each component, by name."""
+        total = self.num_steps * self.batch_sequences
+        blocks, rest = divmod(total, self.mixture.block_sequences)
+        counts = self._drawn_before(blocks)
+        if rest:
+            counts = counts + np.bincount(self._block(blocks)[0][:rest], minlength=len(counts))
+        return {each.name: int(count) for each, count in zip(self._components, counts, strict=True)}
+
+    def _check(self, mixture: str, simulated_budget_tokens: int | None) -> None:
+        found = self.mixture
+        if found.token_store != self.index.fingerprint:
+            raise StepFailed(
+                f"{mixture}: made for the token store {found.token_store[:16]}, but {self._path} is "
+                f"{self.index.fingerprint[:16]}; its weights say nothing about these cells. Run mix/weights on this store"
+            )
+        if found.sequence_length != self.sequence_length:
+            raise ConfigError(
+                f"sequence_length is {self.sequence_length}; the mixture {mixture} was made for {found.sequence_length}"
+            )
+        if self.batch_sequences < 1 or self.num_steps < 1:
+            raise ConfigError(
+                f"batch_sequences {self.batch_sequences}, num_steps {self.num_steps}: at least 1 is needed"
+            )
+        if self.run_tokens > max(found.budgets_tokens) * _BUDGET_SLACK:
+            raise ConfigError(
+                f"the run takes {self.run_tokens} tokens; the mixture's epochs were capped for at most "
+                f"{max(found.budgets_tokens)}. Add the run's budget to budgets_tokens in mix/weights"
+            )
+        if simulated_budget_tokens is not None and simulated_budget_tokens <= self.run_tokens:
+            raise ConfigError(
+                f"simulated_budget_tokens is {simulated_budget_tokens}, the run itself takes {self.run_tokens}: only a "
+                f"smaller run can stand for a larger one. Leave it None for the real run"
+            )
+
+    def _component(self, name: str, cells: tuple[str, ...]) -> _Component:
+        lengths, ids = [], []
+        for cell in cells:
+            table = read_documents(self._path, cell)
+            lengths.append(table["num_tokens"].to_numpy())
+            ids.extend(table["id"].to_pylist())
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+        num_sequences = max(0, int(offsets[-1]) - 1) // self.sequence_length
+        return _Component(name, key_of(self._seed, "component", name), offsets, ids, num_sequences)
+
+    def _tokens(self, component: int) -> np.ndarray:
+        if component not in self._loaded:
+            cells = [read_cell(self._path, cell, self.index) for cell in self.mixture.components[component].cells]
+            self._loaded[component] = np.concatenate([cell.tokens for cell in cells])
+        return self._loaded[component]
+
+    def _rows(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Component and sequence number, int64[B] each, of a step's rows."""
+        if not 0 <= step < self.num_steps:
+            raise IndexError(f"step {step} of a run of {self.num_steps} steps; 0 .. {self.num_steps - 1} are allowed")
+        size = self.mixture.block_sequences
+        places = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
+        components, sequences = np.empty_like(places), np.empty_like(places)
+        for block in range(places[0] // size, places[-1] // size + 1):
+            here = places // size == block
+            of_block = self._block(block)
+            components[here], sequences[here] = (each[places[here] % size] for each in of_block)
+        return components, sequences
+
+    def _drawn_before(self, block: int) -> np.ndarray:
+        """int64[component]: sequences taken in all blocks before this one."""
+        bounds = np.minimum(np.append(self._phase_blocks, np.iinfo(np.int64).max), block)
+        return self._counts @ np.diff(bounds)
+
+    def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """Component and sequence number, int64[N] each, of a block's places in order."""
+        if block in self._blocks:
+            self._blocks.move_to_end(block)
+            return self._blocks[block]
+        size = self.mixture.block_sequences
+        phase = int(np.searchsorted(self._phase_blocks, block, side="right")) - 1
+        counts = self._counts[:, phase]
+        key = np.full(size, key_of(self._seed, "block", block), dtype=np.uint64)
+        slots = permute(np.arange(size), np.full(size, size), key)
+        ends = np.cumsum(counts)
+        components = np.searchsorted(ends, slots, side="right")
+        drawn = self._drawn_before(block)[components] + slots - (ends - counts)[components]
+        sizes = self._sizes[components]
+        epochs, places = np.divmod(drawn, sizes)
+        keys = self._keys[components]
+        shuffled = permute(places, sizes, mix(keys ^ mix(epochs.astype(np.uint64))))
+        if not np.array_equal(self._sizes, self._all_sizes):  # the slice is a random one, the same in every epoch
+            shuffled = permute(shuffled, self._all_sizes[components], keys)
+        self._blocks[block] = (components, shuffled)
+        if len(self._blocks) > _BLOCKS_KEPT:
+            self._blocks.popitem(last=False)
+        return self._blocks[block]
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationSet:
+    """One evaluation set cut into sequences so that every byte of it is predicted exactly once."""
+
+    tokens: np.ndarray
+    """int32[n, S + 1]: inputs are tokens[:, :-1], targets tokens[:, 1:]."""
+    segment_ids: np.ndarray
+    """int32[n, S + 1]: number of the document within the row; -1 on padding."""
+    loss_mask: np.ndarray
+    """bool[n, S]: which targets count: not begin tokens, not padding."""
+    num_bytes: int
+    """UTF-8 bytes of all documents; bits per byte is the masked loss in nats, summed, / ln 2 / num_bytes."""
+
+
+def evaluation_batches(tokens_path: str, sequence_length: int) -> dict[str, EvaluationSet]:
+    """Returns the evaluation sets of a token store, by name, in order of name.
+
+    Args:
+        tokens_path: token store of tokenize/cache over held-out documents, one cell a set.
+        sequence_length: S, in tokens.
+    """
+    index = read_index(tokens_path)
+    return {
+        entry.name: _evaluation_set(read_cell(tokens_path, entry.name, index), sequence_length, index.begin_token)
+        for entry in index.cells
+    }
+
+
+def _evaluation_set(cell: TokenCell, sequence_length: int, begin_token: int | None) -> EvaluationSet:
+    num_tokens, length = len(cell.tokens), sequence_length
+    num_sequences = max(1, -(-(num_tokens - 1) // length))
+    padded = np.full(num_sequences * length + 1, begin_token or 0, dtype=np.int32)
+    padded[:num_tokens] = cell.tokens
+    document = np.searchsorted(cell.offsets, np.arange(len(padded)), side="right") - 1
+    places = np.arange(num_sequences)[:, None] * length + np.arange(length + 1)[None, :]
+    real = places < num_tokens
+    segments = document[places] - document[places[:, :1]]
+    first = np.zeros(len(padded), dtype=bool)
+    first[cell.offsets[:-1]] = begin_token is not None
+    mask = real[:, 1:] & ~first[places[:, 1:]]
+    return EvaluationSet(
+        padded[places], np.where(real, segments, -1).astype(np.int32), mask, int(cell.document_bytes.sum())
+    )
+
+
+def _segments(offsets: np.ndarray, start: int, length: int) -> np.ndarray:
+    """int32[length]: number of the document, counted from the row's first, of each token from `start` on."""
+    first, last = np.searchsorted(offsets, [start, start + length - 1], side="right") - 1
+    bounds = np.concatenate([[start], offsets[first + 1 : last + 1], [start + length]])
+    return np.repeat(np.arange(last - first + 1, dtype=np.int32), np.diff(bounds))

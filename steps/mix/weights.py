@@ -1,0 +1,225 @@
+"""mix/weights: how much of each cell training sees in each phase, and how often it sees it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from marin_exec import ConfigError, InputPath, Out, kind
+from steps.mix.allocation import cap_exposures, exposures, round_to_block
+from steps.mix.mixture import MIXTURE_FILE, TAIL, Component, Mixture, write_mixture
+from steps.tokenize.store import CellEntry, read_index
+
+_CELL_QUALITY = re.compile(r"c\d+q(\d+)")
+_MAX_BLOCK = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proportional:
+    """Weights by what there is: tokens ** size_exponent * (quality bucket + 1) ** quality_exponent, normalised."""
+
+    size_exponent: float = 1.0
+    """1 samples each token equally often, 0 each cell."""
+    quality_exponent: float = 0.0
+    """0 ignores quality; with 1, bucket 4 counts five times as much as bucket 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightTable:
+    """Weights as written, by cell name; every cell of the token store must be named, with 0 to leave one out."""
+
+    weights: dict[str, float]
+    """Not negative; normalised to sum 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of the run with its own weights."""
+
+    rule: Proportional | WeightTable
+    """How the weights come about."""
+    start_fraction: float = 0.0
+    """Where in the run it starts; the first phase at 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsConfig:
+    tokens: InputPath
+    """Token store of the training cells (tokenize/cache)."""
+    sequence_length: int
+    """Tokens that a training sequence predicts."""
+    budgets_tokens: tuple[int, ...]
+    """Token budgets of the runs that will use the mixture: every rung and the hero."""
+    phases: tuple[Phase, ...] = (Phase(rule=Proportional()),)
+    """In order of start_fraction."""
+    block_sequences: int = 1024
+    """Sequences a mixture block; weights become multiples of its inverse, phases change at its ends."""
+    min_sequences: int = 16
+    """Cells with fewer sequences than this join the tail."""
+    max_epochs: float = 8.0
+    """Most often that any component may be seen in any of the budgets."""
+    over_cap: Literal["error", "water_fill"] = "error"
+    """What to do above max_epochs: refuse, or hold those components at it and share the rest out in proportion."""
+
+
+@dataclass(frozen=True)
+class WeightsResult:
+    cells: int
+    components: int
+    tail_cells: int
+    """Cells that were too small to stand alone."""
+    tokens: int
+    """In all cells."""
+    unused_cells: list[str]
+    """Cells with weight 0 in every phase."""
+    capped: list[str]
+    rounded_to_zero: list[str]
+    largest_exposure: float
+    """Epochs of the most repeated component under the largest budget."""
+    smallest_exposure: float
+    """Epochs of the least seen component that has weight, under the largest budget."""
+    exposure_by_component: dict[str, float]
+    """Epochs under the largest budget."""
+
+
+@kind("mix/weights", version=1)
+def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
+    """Writes mixture.json for a token store.
+
+    Raises:
+        ConfigError: sizes out of range, phases out of order, a table that does not name exactly the store's cells, or a
+            component above max_epochs that water-filling may not or cannot bring down.
+    """
+    _check(config)
+    index = read_index(config.tokens)
+    raw = np.array([_phase_weights(phase.rule, index.cells) for phase in config.phases])  # [phase, cell]
+    groups = _components(index.cells, raw, config)
+    names = [name for name, _ in groups]
+    weights = np.stack([raw[:, members].sum(axis=1) for _, members in groups])  # [component, phase]
+    tokens = np.array([sum(index.cells[i].tokens for i in members) for _, members in groups], dtype=np.int64)
+    sequences = np.maximum(tokens - 1, 0) // config.sequence_length
+    available = sequences * config.sequence_length
+    _check_available(names, weights, available)
+    starts = np.array([phase.start_fraction for phase in config.phases])
+    phase_shares = np.diff(np.append(starts, 1.0))
+    budget = max(config.budgets_tokens)
+    weights, capped = cap_exposures(names, weights, available, phase_shares, budget, config.max_epochs, config.over_cap)
+    counts = round_to_block(
+        names, weights, available, phase_shares, budget, config.max_epochs, config.block_sequences, capped
+    )
+    rounded = counts / config.block_sequences
+    by_budget = np.stack([exposures(rounded, available, phase_shares, each) for each in config.budgets_tokens], axis=1)
+    mixture = Mixture(
+        token_store=index.fingerprint,
+        sequence_length=config.sequence_length,
+        block_sequences=config.block_sequences,
+        phase_starts=tuple(starts.tolist()),
+        budgets_tokens=tuple(config.budgets_tokens),
+        max_epochs=config.max_epochs,
+        components=tuple(
+            Component(
+                name=name,
+                cells=tuple(index.cells[i].name for i in members),
+                tokens=int(tokens[row]),
+                sequences=int(sequences[row]),
+                weights=tuple(weights[row].tolist()),
+                counts=tuple(counts[row].tolist()),
+                exposures=tuple(by_budget[row].tolist()),
+            )
+            for row, (name, members) in enumerate(groups)
+        ),
+        capped=tuple(name for name, held in zip(names, capped, strict=True) if held),
+        rounded_to_zero=tuple(
+            name for row, name in enumerate(names) if np.any((weights[row] > 0) & (counts[row] == 0))
+        ),
+    )
+    write_mixture(out.file(MIXTURE_FILE), mixture)
+    return _result(mixture, index.cells, out)
+
+
+def _result(mixture: Mixture, cells: Sequence[CellEntry], out: Out) -> WeightsResult:
+    largest = mixture.budgets_tokens.index(max(mixture.budgets_tokens))
+    seen = {each.name: each.exposures[largest] for each in mixture.components if any(each.counts)}
+    if mixture.rounded_to_zero:
+        out.progress(f"no sequence a block in some phase for {', '.join(mixture.rounded_to_zero)}: not seen there")
+    in_use = {cell for each in mixture.components for cell in each.cells if any(each.weights)}
+    return WeightsResult(
+        cells=len(cells),
+        components=len(mixture.components),
+        tail_cells=sum(len(each.cells) for each in mixture.components if each.name == TAIL),
+        tokens=sum(cell.tokens for cell in cells),
+        unused_cells=[cell.name for cell in cells if cell.name not in in_use],
+        capped=list(mixture.capped),
+        rounded_to_zero=list(mixture.rounded_to_zero),
+        largest_exposure=max(seen.values()),
+        smallest_exposure=min(seen.values()),
+        exposure_by_component=seen,
+    )
+
+
+def _check(config: WeightsConfig) -> None:
+    starts = [phase.start_fraction for phase in config.phases]
+    if not starts or starts[0] != 0 or any(b <= a for a, b in zip(starts, starts[1:], strict=False)) or starts[-1] >= 1:
+        raise ConfigError(f"phases start at {starts}; the first must be 0, each above the one before, all below 1")
+    if not config.budgets_tokens or min(config.budgets_tokens) < 1:
+        raise ConfigError(
+            f"budgets_tokens is {config.budgets_tokens}; give the tokens of each run that uses the mixture"
+        )
+    if not 1 <= config.block_sequences < _MAX_BLOCK:
+        raise ConfigError(f"block_sequences is {config.block_sequences}; 1 .. {_MAX_BLOCK - 1} are allowed")
+    if config.sequence_length < 1 or config.min_sequences < 1 or config.max_epochs <= 0:
+        raise ConfigError(
+            f"sequence_length {config.sequence_length}, min_sequences {config.min_sequences} and max_epochs "
+            f"{config.max_epochs} must be positive"
+        )
+
+
+def _phase_weights(rule: Proportional | WeightTable, cells: Sequence[CellEntry]) -> np.ndarray:
+    """float64[cells], sum 1."""
+    names = [cell.name for cell in cells]
+    if isinstance(rule, WeightTable):
+        missing, unknown = sorted(set(names) - set(rule.weights)), sorted(set(rule.weights) - set(names))
+        if missing or unknown:
+            raise ConfigError(
+                f"the weight table lacks cells {missing} and names cells {unknown} that the token store has not; name "
+                f"every cell of the store, with 0 to leave one out"
+            )
+        weights = np.array([rule.weights[name] for name in names], dtype=np.float64)
+    else:
+        weights = np.array([cell.tokens for cell in cells], dtype=np.float64) ** rule.size_exponent
+        if rule.quality_exponent:
+            weights *= np.array([_bucket(name) + 1.0 for name in names]) ** rule.quality_exponent
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0) or weights.sum() <= 0:
+        bad = [name for name, weight in zip(names, weights, strict=True) if not weight >= 0]
+        raise ConfigError(f"weights must be finite, not negative, and not all 0; wrong for {bad or 'all cells'}")
+    return weights / weights.sum()
+
+
+def _bucket(name: str) -> int:
+    found = _CELL_QUALITY.fullmatch(name)
+    if not found:
+        raise ConfigError(f"cell {name!r} has no quality bucket in its name (cNNqQ); quality_exponent must be 0")
+    return int(found[1])
+
+
+def _components(cells: Sequence[CellEntry], raw: np.ndarray, config: WeightsConfig) -> list[tuple[str, list[int]]]:
+    """Names and member cells of the components: cells in order, then the tail of those too small.
+
+    A cell is too small with fewer sequences than min_sequences, or where its weight, though not 0, gives less than
+    one sequence a block. Cells without weight stand alone (they are never drawn), so that their weight stays 0.
+    """
+    alone, tail = [], []
+    for i, cell in enumerate(cells):
+        share = raw[:, i][raw[:, i] > 0] * config.block_sequences
+        small = cell.tokens < config.min_sequences * config.sequence_length + 1 or (share.size and share.min() < 1)
+        (tail if small and share.size else alone).append(i)
+    groups = [(cells[i].name, [i]) for i in alone]
+    return [*groups, (TAIL, tail)] if tail else groups
+
+
+def _check_available(names: list[str], weights: np.ndarray, available: np.ndarray) -> None:
+    for name, row, tokens in zip(names, weights, available, strict=True):
+        if tokens == 0 and row.sum() > 0:
+            raise ConfigError(f"component {name} has weight but not one whole sequence; lower sequence_length")

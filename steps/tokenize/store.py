@@ -1,0 +1,213 @@
+"""Reads and writes a token store: Levanter caches by cell, with the documents that they were made from beside them.
+
+    index.json                            cells with their counts and digests, the token policy, the fingerprint of all
+    cells/<cell>/<split>/                 a Levanter TreeCache with one field, input_ids (zarr3 through tensorstore)
+    documents/<cell>.parquet              id, num_tokens, num_bytes of each row of that cache, in its order
+
+A cell is a part of the training data (topic x quality) or one source of an evaluation set. Levanter's own loaders take
+`cells/<cell>` as a component's cache directory; here the arrays are read whole as NumPy, which is two orders of magnitude
+faster on a CPU than its row access and gives the map from tokens to documents that lineage needs. A cell must fit in memory.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from marin_exec import StepFailed
+from steps.documents import read_table, write_table
+from steps.tokenize.levanter_cache import read_cache
+
+INDEX_FILE = "index.json"
+FORMAT = "token-store/1"
+_CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCell:
+    """The tokens of one cell and the documents they came from (N tokens, D documents)."""
+
+    tokens: np.ndarray
+    """int32[N], documents one after the other."""
+    offsets: np.ndarray
+    """int64[D + 1]: document d is tokens[offsets[d]:offsets[d + 1]]."""
+    document_ids: list[str]
+    """D ids, in the order of the tokens."""
+    document_bytes: np.ndarray
+    """int64[D]: UTF-8 bytes of each document's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellEntry:
+    """What the index knows of a cell."""
+
+    name: str
+    tokens: int
+    documents: int
+    bytes: int
+    digest: str
+    """xxh3-128 over its arrays and ids, from `cell_digest`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenIndex:
+    """The index of a token store."""
+
+    begin_token: int | None
+    """Token id at the start of each document; None where the policy adds none."""
+    end_token: int | None
+    """Token id at the end of each document; None where the policy adds none."""
+    vocabulary_size: int
+    tokenizer_digest: str
+    """xxh3-128 of the tokenizer file's bytes."""
+    split: str
+    """Name of the Levanter split, the directory below each cell."""
+    cells: tuple[CellEntry, ...]
+    """In order of name."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over all of the index: equal exactly when tokens, ids, cells and policy are equal."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+def cell_digest(cell: TokenCell) -> str:
+    """Returns a digest of what a cell means, whatever the bytes of its files: 32 hex digits."""
+    state = xxhash.xxh3_128()
+    for array, dtype in ((cell.tokens, "<i4"), (cell.offsets, "<i8"), (cell.document_bytes, "<i8")):
+        state.update(f"{dtype}{len(array)};".encode())
+        state.update(np.ascontiguousarray(array, dtype=dtype).data)
+    state.update("\n".join(cell.document_ids).encode())
+    return state.hexdigest()
+
+
+def check_cell_name(name: str) -> str:
+    """Returns the name. Raises StepFailed where it cannot be a directory's name."""
+    if not _CELL_NAME.fullmatch(name):
+        raise StepFailed(f"cell {name!r}: not a valid name; letters, digits, '.', '_' and '-' are allowed, no '/'")
+    return name
+
+
+def cell_directory(cell: str, split: str) -> str:
+    """Returns where a cell's Levanter cache lies below the store."""
+    return f"cells/{cell}/{split}"
+
+
+def documents_file(cell: str) -> str:
+    """Returns where a cell's documents table lies below the store."""
+    return f"documents/{cell}.parquet"
+
+
+def documents_table(cell: TokenCell) -> pa.Table:
+    """Returns a cell's documents table: id (str), num_tokens (int64), num_bytes (int64)."""
+    return pa.table(
+        {
+            "id": pa.array(cell.document_ids, pa.string()),
+            "num_tokens": pa.array(np.diff(cell.offsets), pa.int64()),
+            "num_bytes": pa.array(cell.document_bytes, pa.int64()),
+        }
+    )
+
+
+def write_index(full_path: str, index: TokenIndex) -> None:
+    """Writes the index as JSON, its fingerprint included."""
+    body = {"format": FORMAT, **asdict(index), "fingerprint": index.fingerprint}
+    with fsspec.open(full_path, "w", encoding="utf-8") as file:
+        json.dump(body, file, indent=1)
+
+
+def read_index(path: str) -> TokenIndex:
+    """Returns the index of the token store at `path`.
+
+    Raises:
+        StepFailed: there is no index (the store is not finished), or it is of another format, or was changed by hand.
+    """
+    where = f"{path.rstrip('/')}/{INDEX_FILE}"
+    try:
+        with fsspec.open(where, "r", encoding="utf-8") as file:
+            body: dict[str, Any] = json.load(file)
+    except FileNotFoundError as error:
+        raise StepFailed(f"{where}: not there; the output of a tokenize/cache step is needed") from error
+    found, fingerprint = body.pop("format", None), body.pop("fingerprint", None)
+    if found != FORMAT:
+        raise StepFailed(f"{where}: format {found!r}; this code reads {FORMAT!r}. Run tokenize/cache again")
+    index = TokenIndex(**{**body, "cells": tuple(CellEntry(**each) for each in body["cells"])})
+    if index.fingerprint != fingerprint:
+        raise StepFailed(f"{where}: its fingerprint is {fingerprint} where its content gives {index.fingerprint}")
+    return index
+
+
+def cell_names(path: str) -> list[str]:
+    """Returns the names of a token store's cells, sorted."""
+    return [cell.name for cell in read_index(path).cells]
+
+
+def _entry(path: str, index: TokenIndex, cell: str) -> CellEntry:
+    for entry in index.cells:
+        if entry.name == cell:
+            return entry
+    raise StepFailed(f"{path}: no cell {cell!r}; it has {[entry.name for entry in index.cells]}")
+
+
+def read_documents(path: str, cell: str) -> pa.Table:
+    """Returns a cell's documents without its tokens: id (str), num_tokens (int64), num_bytes (int64), in cache order."""
+    _entry(path, read_index(path), cell)
+    folder, name = f"{path.rstrip('/')}/{documents_file(cell)}".rsplit("/", 1)
+    return read_table(folder, name, ["id", "num_tokens", "num_bytes"])
+
+
+def read_cell(path: str, cell: str, index: TokenIndex | None = None) -> TokenCell:
+    """Returns one cell's arrays and documents, checked against the digest in the index.
+
+    Args:
+        path: the token store: a local path or an fsspec URL.
+        cell: a name from `cell_names`.
+        index: what `read_index(path)` gave, to save reading it for each of many cells.
+
+    Raises:
+        StepFailed: there is no such cell, or its files do not hold what was written.
+    """
+    index = index or read_index(path)
+    entry = _entry(path, index, cell)
+    documents = read_documents(path, cell)
+    tokens, offsets = read_cache(f"{path.rstrip('/')}/{cell_directory(cell, index.split)}")
+    found = TokenCell(tokens, offsets, documents["id"].to_pylist(), documents["num_bytes"].to_numpy())
+    if cell_digest(found) != entry.digest:
+        raise StepFailed(
+            f"{path}: cell {cell} holds {len(tokens)} tokens of {len(found.document_ids)} documents with digest "
+            f"{cell_digest(found)}; the index has {entry.tokens} tokens of {entry.documents} documents, {entry.digest}. "
+            f"The store is damaged: run tokenize/cache again"
+        )
+    return found
+
+
+def check_begin_tokens(cell: TokenCell, begin_token: int, where: str) -> None:
+    """Checks that every document starts with the begin token, and that it stands nowhere else.
+
+    Raises:
+        StepFailed: names the first document that differs. A store without them costs a run, and training never tells.
+    """
+    empty = np.flatnonzero(np.diff(cell.offsets) <= 0)
+    if empty.size:
+        raise StepFailed(f"{where}: document {cell.document_ids[empty[0]]} has no token")
+    expected = np.zeros(len(cell.tokens), dtype=bool)
+    expected[cell.offsets[:-1]] = True
+    wrong = np.flatnonzero((cell.tokens == begin_token) != expected)
+    if wrong.size:
+        position = int(wrong[0])
+        document = int(np.searchsorted(cell.offsets, position, side="right")) - 1
+        raise StepFailed(
+            f"{where}: document {cell.document_ids[document]} has token {cell.tokens[position]} at its place "
+            f"{position - int(cell.offsets[document])}; the begin token {begin_token} must stand first and only there"
+        )
+
+
+def write_cell_documents(full_path: str, cell: TokenCell) -> None:
+    """Writes a cell's documents table."""
+    write_table(full_path, documents_table(cell))
