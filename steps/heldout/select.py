@@ -1,0 +1,142 @@
+"""The step "heldout/select": which documents of each source are kept out of training, to evaluate on.
+
+A document is eligible when it is not an exact or near duplicate of a kept one (the copies that stay out of training
+anyway would otherwise be scored for having been memorised) and, if heuristics are given, when they keep it, so that
+evaluation sets are of the kind of text that is trained on. Among the eligible the lowest seeded hashes of ids are chosen: the choice
+depends on ids and seed alone, and a larger fraction holds out the same documents and more.
+
+Output: `documents/<source>/part-00000.parquet`, a documents data set a source, to be tokenised as an evaluation set; and
+`table/<source>/part-NNNNN.parquet`, the sparse table of the ids that must not be trained on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldoutConfig:
+    sources: tuple[NamedInput, ...]
+    """Documents data sets to choose from, each on its own."""
+    exact: InputPath
+    """Sparse table of dedup/exact."""
+    fuzzy: InputPath
+    """Sparse table of dedup/fuzzy."""
+    heuristics: InputPath = None
+    """Dense table of quality/heuristics; None takes documents whatever their quality."""
+    fraction: float | None = None
+    """Share of each source's eligible documents to hold out, rounded, at least one. Either this or `count` is set."""
+    count: int | None = None
+    """Number of documents to hold out of each source."""
+    longest_characters: int | None = None
+    """Longer documents are not chosen, which bounds what an evaluation costs; None sets no bound."""
+    seed: int = 0
+    """Of the choice."""
+
+
+@dataclass(frozen=True)
+class HeldoutResult:
+    """Counts by source."""
+
+    documents_in: dict[str, int]
+    eligible: dict[str, int]
+    held_out: dict[str, int]
+    held_out_bytes: dict[str, int]
+
+
+@kind("heldout/select", version=1)
+def select_heldout(config: HeldoutConfig, out: Out) -> HeldoutResult:
+    """Chooses the held-out documents of every source, and writes them and their ids.
+
+    Raises:
+        ConfigError: not exactly one of fraction and count is set, or it is out of bounds.
+        StepFailed: a source has no eligible document, too few for `count`, or none that would be left to train on.
+    """
+    _check(config)
+    documents_in, eligible, held_out, held_out_bytes = {}, {}, {}, {}
+    for source in config.sources:
+        shards = shard_names(source.path)
+        candidates = {shard: _eligible(config, source, shard) for shard in shards}
+        rows = {shard: num_rows for shard, (num_rows, _) in candidates.items()}
+        ids = [identifier for _, found in candidates.values() for identifier in found]
+        chosen = choose(ids, _quota(config, source.name, sum(rows.values()), len(ids)), config.seed)
+        texts = _write(source, shards, chosen, out)
+        documents_in[source.name] = sum(rows.values())
+        eligible[source.name] = len(ids)
+        held_out[source.name] = len(chosen)
+        held_out_bytes[source.name] = sum(len(text.encode()) for text in texts)
+    return HeldoutResult(documents_in=documents_in, eligible=eligible, held_out=held_out, held_out_bytes=held_out_bytes)
+
+
+def choose(ids: list[str], count: int, seed: int) -> set[str]:
+    """Returns the `count` ids with the lowest seeded hashes; ties (there are none in practice) go by id."""
+    return set(
+        sorted(ids, key=lambda identifier: (xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed), identifier))[
+            :count
+        ]
+    )
+
+
+def _check(config: HeldoutConfig) -> None:
+    if (config.fraction is None) == (config.count is None):
+        raise ConfigError(f"fraction {config.fraction}, count {config.count}: set exactly one of them")
+    if config.fraction is not None and not 0 < config.fraction < 1:
+        raise ConfigError(f"fraction {config.fraction}: must be above 0 and below 1")
+    if config.count is not None and config.count < 1:
+        raise ConfigError(f"count {config.count}: must be at least 1")
+
+
+def _quota(config: HeldoutConfig, source: str, documents: int, eligible: int) -> int:
+    quota = config.count if config.count is not None else max(1, round(config.fraction * eligible))
+    facts = f"source {source!r}: {eligible} of {documents} documents can be held out (no duplicates, within the limits)"
+    if eligible == 0:
+        raise StepFailed(f"{facts}; at least 1 is needed to evaluate on. Leave the source out, or loosen the limits")
+    if quota > eligible:
+        raise StepFailed(f"{facts}, but count asks for {quota}; lower count, or leave the source out")
+    if quota >= documents or quota == eligible:
+        raise StepFailed(
+            f"{facts}, and all of them would be held out, with none left to train on; lower count or fraction"
+        )
+    return quota
+
+
+def _eligible(config: HeldoutConfig, source: NamedInput, shard: str) -> tuple[int, list[str]]:
+    """Returns the number of documents in a shard, and the ids of those that may be held out."""
+    columns = ["id"] if config.longest_characters is None else ["id", "text"]
+    documents = read_table(source.path, shard, columns)
+    keep = np.ones(documents.num_rows, dtype=bool)
+    for sparse in (config.exact, config.fuzzy):
+        hits = read_table(f"{sparse}/{source.name}", shard, ["id"])["id"].combine_chunks()
+        found = pc.is_in(documents["id"], value_set=hits)
+        if pc.sum(found, min_count=0).as_py() != len(hits):
+            raise StepFailed(
+                f"{sparse}/{source.name}/{shard}: {len(hits)} ids, not all among the documents of {source.path}; the table "
+                f"was made from other documents"
+            )
+        keep &= ~found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else ~found.to_numpy()
+    if config.heuristics is not None:
+        where = f"{config.heuristics}/{source.name}"
+        joined = join_dense(documents.select(["id"]), read_table(where, shard, ["id", "keep"]), f"{where}/{shard}")
+        keep &= joined["keep"].to_numpy()
+    if config.longest_characters is not None:
+        keep &= pc.less_equal(pc.utf8_length(documents["text"]), config.longest_characters).to_numpy()
+    return documents.num_rows, documents["id"].filter(pa.array(keep)).to_pylist()
+
+
+def _write(source: NamedInput, shards: list[str], chosen: set[str], out: Out) -> list[str]:
+    """Writes a source's held-out documents and the table of their ids; returns the texts."""
+    value_set = pa.array(sorted(chosen), pa.string())
+    picked = []
+    for shard in shards:
+        documents = read_table(source.path, shard)
+        picked.append(documents.filter(pc.is_in(documents["id"], value_set=value_set)))
+        write_table(out.file(f"table/{source.name}/{shard}"), picked[-1].select(["id"]))
+    held_out = pa.concat_tables(picked).sort_by("id")
+    write_table(out.file(f"documents/{source.name}/part-00000.parquet"), held_out)
+    return held_out["text"].to_pylist()
