@@ -1,0 +1,260 @@
+"""Python modules read as text: what each top-level name is made of, and which names that uses. Nothing is imported.
+
+A `Definition` is all top-level statements that make one name (a function, a class, a constant and what fills it). Its
+digest is over the syntax tree without comments, doc strings, field docs and formatting. A file is parsed once.
+"""
+
+import ast
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from marin_exec.errors import ConfigError
+
+BODY = "<body>"
+"""The name of a module's statements that run on import and make no name, such as a call that sets an option."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """What an import statement binds a name to."""
+
+    module: str
+    """Absolute dotted module."""
+    attribute: str | None
+    """The name taken from it; None where the module itself is bound."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The source of one top-level name."""
+
+    digest: str
+    """SHA-256, 64 hex digits."""
+    uses: frozenset[tuple[str, ...]]
+    """Dotted names in it, e.g. ("read_table",) or ("documents", "read_table"); local names are among them."""
+    imports: dict[str, tuple[Import, ...]]
+    """Imports inside it, by the name they bind."""
+
+
+@dataclass
+class ModuleSource:
+    """One parsed file."""
+
+    path: str
+    name: str
+    """Dotted, from the packages that the file lies in; a script goes by its file's stem."""
+    root: str
+    """The directory that holds the outermost package, or the script: where its own imports are looked for first."""
+    nodes: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    imports: dict[str, tuple[Import, ...]] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    """Modules whose names were all imported."""
+    functions: dict[tuple[str, int], ast.AST] = field(default_factory=dict)
+    """Function and lambda nodes anywhere in the file, by code name and first line."""
+    _definitions: dict[str, Definition] = field(default_factory=dict)
+
+    def definition(self, name: str) -> Definition:
+        if name not in self._definitions:
+            self._definitions[name] = define(self, self.nodes[name])
+        return self._definitions[name]
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """Returns the absolute module that a `from` import names."""
+        if not node.level:
+            return node.module or ""
+        package = self.name.split(".")
+        if Path(self.path).name != "__init__.py":
+            package = package[:-1]
+        package = package[: len(package) - (node.level - 1)]
+        return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def module_source(path: str) -> ModuleSource:
+    """Returns the parsed file, from memory while its time and size are as they were.
+
+    Raises:
+        ConfigError: the file cannot be read or is not valid Python.
+    """
+    try:
+        status = os.stat(path)
+        return _parse(path, status.st_mtime_ns, status.st_size)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"source file {path} cannot be read: {error}; it is needed to tell which code a step runs"
+        ) from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(path: str, mtime_ns: int, size: int) -> ModuleSource:
+    return parse_text(Path(path).read_bytes(), path, *module_name(path))
+
+
+def module_name(path: str) -> tuple[str, str]:
+    """Returns (dotted name, root directory) of a file, from its packages: the same for a script and its import."""
+    file = Path(path)
+    parts = [] if file.name == "__init__.py" else [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file() and folder.parent != folder:
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts), str(folder)
+
+
+def parse_text(text: str | bytes, path: str, name: str, root: str) -> ModuleSource:
+    """Returns a module parsed from its text."""
+    module = ModuleSource(path, name, root)
+    imports: dict[str, list[Import]] = {}
+    stars: list[str] = []
+    tree = ast.parse(text, filename=path)
+    for statement in tree.body:
+        if _is_main_guard(statement) or _is_text(statement):
+            continue
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            _bind_import(module, statement, imports, stars)
+            continue
+        names = set(_bound_names(statement, module, imports, stars))
+        for each in names or {BODY}:
+            module.nodes.setdefault(each, []).append(statement)
+    module.imports = {each: tuple(dict.fromkeys(bound)) for each, bound in imports.items()}
+    module.stars = tuple(stars)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            module.functions[node.name, first] = node
+        elif isinstance(node, ast.Lambda):
+            module.functions.setdefault(("<lambda>", node.lineno), node)
+    return module
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and any(
+        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
+    )
+
+
+def _bind_import(module: ModuleSource, node: ast.AST, imports: dict[str, list[Import]], stars: list[str]) -> None:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            whole = alias.name if alias.asname else alias.name.split(".")[0]
+            imports.setdefault(alias.asname or whole, []).append(Import(whole, None))
+            if whole != alias.name:  # `import a.b` binds a, and loads a.b
+                imports[whole].append(Import(alias.name, None))
+    elif isinstance(node, ast.ImportFrom):
+        source = module.absolute(node)
+        for alias in node.names:
+            if alias.name == "*":
+                stars.append(source)
+            else:
+                imports.setdefault(alias.asname or alias.name, []).append(Import(source, alias.name))
+
+
+def _bound_names(
+    node: ast.stmt, module: ModuleSource, imports: dict[str, list[Import]], stars: list[str]
+) -> Iterator[str]:
+    """The top-level names that a statement makes or fills; imports inside `if` and `try` are noted on the way."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+        return
+    for each in _walk_outside_functions(node):
+        if isinstance(each, (ast.Import, ast.ImportFrom)):
+            _bind_import(module, each, imports, stars)
+        elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield each.name
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        elif isinstance(each, (ast.Attribute, ast.Subscript)) and isinstance(each.ctx, ast.Store):
+            yield from _root(each)  # TABLE["a"] = 1 fills TABLE
+        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+            yield from _root(each.value.func)  # NAMES.append("a") fills NAMES
+
+
+def _root(node: ast.AST) -> Iterator[str]:
+    inner = node
+    while isinstance(inner, (ast.Attribute, ast.Subscript)):
+        inner = inner.value
+    if isinstance(inner, ast.Name) and inner is not node:
+        yield inner.id
+
+
+def _walk_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        yield each
+        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(each))
+
+
+def define(module: ModuleSource, nodes: list[ast.AST], *, without_decorators: bool = False) -> Definition:
+    """Returns the definition that these nodes make; the outermost decorators can be left out."""
+    uses: set[tuple[str, ...]] = set()
+    imports: dict[str, list[Import]] = {}
+    parts: list[str] = []
+    for node in nodes:
+        _write(node, parts, "decorator_list" if without_decorators else None)
+        skipped = {id(each) for each in getattr(node, "decorator_list", ()) if without_decorators}
+        stack = [node]
+        while stack:
+            each = stack.pop()
+            dotted = _dotted(each)
+            if dotted:
+                uses.add(dotted)
+                continue
+            if isinstance(each, (ast.Import, ast.ImportFrom)):
+                stars: list[str] = []
+                _bind_import(module, each, imports, stars)
+            stack.extend(child for child in ast.iter_child_nodes(each) if id(child) not in skipped)
+    digest = hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return Definition(digest, frozenset(uses), {name: tuple(bound) for name, bound in imports.items()})
+
+
+def _dotted(node: ast.AST) -> tuple[str, ...] | None:
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        return (node.id, *reversed(names))
+    return None
+
+
+_UNSEEN = {"ctx", "kind", "type_comment", "type_ignores", "lineno", "col_offset", "end_lineno", "end_col_offset"}
+
+
+def _write(node: ast.AST, parts: list[str], skipped_field: str | None = None) -> None:
+    """Writes a syntax tree so that it reads the same on every Python: absent and empty fields are left out."""
+    parts.append(f"({type(node).__name__}")
+    for name in type(node)._fields:
+        value = getattr(node, name, None)
+        if (value is None and not (name == "value" and isinstance(node, ast.Constant))) or name in _UNSEEN:
+            continue
+        if name == skipped_field or value == []:
+            continue
+        parts.append(f" {name}=")
+        if isinstance(value, ast.AST):
+            _write(value, parts)
+        elif isinstance(value, list):
+            parts.append("[")
+            for each in value:
+                if isinstance(each, ast.AST):
+                    if not _is_text(each):
+                        _write(each, parts)
+                else:
+                    parts.append(f"{each!r},")  # names (`global a`), or None for a default that is not there
+            parts.append("]")
+        else:
+            parts.append(f"{type(value).__name__}:{value!r}")
+    parts.append(")")
+
+
+def is_standard_library(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
