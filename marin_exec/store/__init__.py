@@ -1,0 +1,32 @@
+"""The store: leases, records, pieces and manifests under one prefix. See docs/concepts.md for the layout."""
+
+from marin_exec.store.attempt_log import AttemptLog, utc_now
+from marin_exec.store.conditional import AlreadyExists, Conflict, Versioned
+from marin_exec.store.layout import Location
+from marin_exec.store.lease import Lease, LeaseLost, StalenessWatch, claim
+from marin_exec.store.pieces import Piece, commit_piece, pieces
+from marin_exec.store.results import plain_result, split_result
+from marin_exec.store.roots import Root, register_root, roots
+from marin_exec.store.store import Store
+
+__all__ = [
+    "AlreadyExists",
+    "AttemptLog",
+    "Conflict",
+    "Lease",
+    "LeaseLost",
+    "Location",
+    "Piece",
+    "Root",
+    "StalenessWatch",
+    "Store",
+    "Versioned",
+    "claim",
+    "commit_piece",
+    "pieces",
+    "plain_result",
+    "register_root",
+    "roots",
+    "split_result",
+    "utc_now",
+]

@@ -1,0 +1,56 @@
+"""The log of an attempt: JSON lines in numbered segments with one writer each; nobody appends to another's file."""
+
+import json
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from marin_exec.errors import StoreError
+from marin_exec.store.conditional import LogFile
+
+
+def utc_now() -> str:
+    """Returns the time in UTC as ISO 8601 with microseconds. For display: nothing is decided by a clock."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+class AttemptLog:
+    """One segment being written. Made by `Store.attempt_log`."""
+
+    def __init__(self, file: LogFile):
+        self._file = file
+
+    def event(self, type: str, **fields: Any) -> None:
+        """Adds {"time", "type", **fields}, safe from a kill. What JSON has no form for is kept as its `str`."""
+        line = json.dumps({"time": utc_now(), "type": type, **fields}, separators=(",", ":"), default=str)
+        self._file.append(line.encode("ascii") + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_events(data: bytes, where: str) -> list[dict[str, Any]]:
+    """Returns the events in a segment's bytes. A last line without its newline was torn by a crash, and is left out.
+
+    Raises:
+        StoreError: another line is damaged.
+    """
+    *lines, _torn = data.split(b"\n")
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise StoreError(
+                f"{where}: line {number} is damaged ({error}); move the file away to go on without it"
+            ) from None
+        events.append(event)
+    return events

@@ -1,0 +1,162 @@
+"""Where everything is in a store, relative to its prefix. No other module puts such a path together or takes one apart.
+
+<name>-<digest16>/a<N>-<random>/...                            what attempt N wrote
+.marin/steps/<digest>/head.json                                Head
+.marin/steps/<digest>/attempts/<N>-<K>.jsonl                   segment K of attempt N's log
+.marin/steps/<digest>/attempts/<N>.record.json                 Record
+.marin/steps/<digest>/pieces/<chain>/shard/<quoted>.json       Piece, and the same for milestone/
+.marin/roots/<id>.json                                         Root
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from marin_exec.errors import ConfigError, InternalError, StoreError
+
+CONTROL = ".marin"
+STEPS = f"{CONTROL}/steps"
+ROOTS = f"{CONTROL}/roots"
+REPLACEABLE = frozenset({"head.json"})
+"""Base names of the objects that are ever replaced; all others are written once."""
+TEMPORARY = ".marin-temporary-"
+"""How the names of unfinished files begin; they count for nothing."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_OUTPUT = re.compile(r"(.+)-([0-9a-f]{16})")
+_ATTEMPT = re.compile(r"a([1-9][0-9]*)-[0-9a-f]{8}")
+_LOG = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\.jsonl")
+_RECORD = re.compile(r"([1-9][0-9]*)\.record\.json")
+_LONGEST_QUOTED = 200  # with ".json" and the numbers of a replaceable object this stays below the usual 255 bytes
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def step_directory(digest: str) -> str:
+    if not is_digest(digest):
+        raise InternalError(f"digest {digest!r}: 64 hexadecimal digits are needed")
+    return f"{STEPS}/{digest}"
+
+
+def head(digest: str) -> str:
+    return f"{step_directory(digest)}/head.json"
+
+
+def attempts_directory(digest: str) -> str:
+    return f"{step_directory(digest)}/attempts"
+
+
+def record(digest: str, attempt: int) -> str:
+    return f"{attempts_directory(digest)}/{attempt}.record.json"
+
+
+def log(digest: str, attempt: int, segment: int) -> str:
+    return f"{attempts_directory(digest)}/{attempt}-{segment}.jsonl"
+
+
+def parse_log(name: str) -> tuple[int, int] | None:
+    """Returns the attempt and the segment of a log's base name, or None for any other name."""
+    match = _LOG.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_record(name: str) -> int | None:
+    """Returns the attempt of a record's base name, or None for any other name."""
+    match = _RECORD.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def pieces_directory(digest: str, chain: int, kind: str) -> str:
+    return f"{step_directory(digest)}/pieces/{chain}/{kind}"
+
+
+def piece(digest: str, chain: int, kind: str, name: str) -> str:
+    return f"{pieces_directory(digest, chain, kind)}/{quoted(name)}.json"
+
+
+def quoted(name: str) -> str:
+    """Returns a file name for any string: distinct names give distinct ones. The string itself is kept in the file."""
+    safe = quote(name, safe="", errors="surrogatepass")
+    if len(safe) <= _LONGEST_QUOTED:
+        return safe
+    # "=" is never left unquoted, so no short name looks like this.
+    return f"{safe[:120]}={hashlib.sha256(safe.encode('ascii')).hexdigest()}"
+
+
+def root(root_id: str) -> str:
+    return f"{ROOTS}/{root_id}.json"
+
+
+def output_directory(name: str, digest: str) -> str:
+    """Returns the directory of all attempts of a step.
+
+    Raises:
+        ConfigError: part of the name could be taken for the output directory of another step.
+    """
+    *parents, _ = name.split("/")
+    for part in parents:
+        if _OUTPUT.fullmatch(part):
+            raise ConfigError(
+                f"step {name}: the part {part!r} looks like an output directory of the store; "
+                "only the last part of a name may end in '-' and 16 hexadecimal digits. Rename the step"
+            )
+    step_directory(digest)
+    return f"{name}-{digest[:16]}"
+
+
+def attempt_directory(name: str, digest: str, attempt: int, token: str) -> str:
+    made = f"a{attempt}-{token}"
+    if not _ATTEMPT.fullmatch(made):
+        raise InternalError(f"attempt directory {made!r}: a number from 1 and 8 hexadecimal digits are needed")
+    return f"{output_directory(name, digest)}/{made}"
+
+
+def parse_output_name(base: str) -> tuple[str, str] | None:
+    """Returns the last part of a step's name and 16 digits of its digest; None for any other directory."""
+    match = _OUTPUT.fullmatch(base)
+    return (match[1], match[2]) if match else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """What a path in a store is part of."""
+
+    name: str
+    digest16: str
+    attempt: int | None
+    """None for the directory of all attempts."""
+    attempt_path: str | None
+    """The attempt's directory, relative to the prefix."""
+    sub_path: str
+    """Relative to the attempt's directory; "" for the directory itself."""
+
+
+def parse(relative: str) -> Location:
+    """Returns which step and attempt a path, relative to the prefix, is part of.
+
+    Raises:
+        StoreError: it is not part of any output.
+    """
+    parts = relative.split("/")
+    for index, part in enumerate(parts):
+        match = _OUTPUT.fullmatch(part)
+        if match is None or parts[0] == CONTROL:
+            continue
+        name, rest = "/".join([*parts[:index], match[1]]), parts[index + 1 :]
+        attempt = _ATTEMPT.fullmatch(rest[0]) if rest else None
+        if attempt is None:
+            return Location(name=name, digest16=match[2], attempt=None, attempt_path=None, sub_path="/".join(rest))
+        return Location(
+            name=name,
+            digest16=match[2],
+            attempt=int(attempt[1]),
+            attempt_path="/".join(parts[: index + 2]),
+            sub_path="/".join(rest[1:]),
+        )
+    raise StoreError(
+        f"{relative}: not part of a step's output; a path with a directory <name>-<16 digits of the digest> is needed, "
+        "as `marin-exec ls` shows them"
+    )

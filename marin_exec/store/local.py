@@ -1,0 +1,164 @@
+"""Conditional files on a local (or shared POSIX) disk: an exclusive hard link is the one atomic step.
+
+A file is written under a random temporary name in its own directory, synced, and linked to its final name; a link fails
+if the name is taken. A replaceable object NAME is on disk as NAME.00000001, NAME.00000002, ...: the highest number is
+its content, and its version. Replacing version v is making v+1. Older numbers are removed afterwards, by whoever made
+the newest, so a writer that slept for long may find v+1 free again: it lists after its link, and has failed if a higher
+number is there, or v is not. No lock is held at any point, so a stopped or killed process stops nobody.
+
+What a kill leaves behind is a temporary name or an older number; neither is ever read.
+"""
+
+import errno
+import os
+import re
+import secrets
+
+from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
+from marin_exec.store.layout import REPLACEABLE, TEMPORARY
+
+_READ_TRIES = 1000
+
+
+class LocalLog:
+    """A log file whose lines are on disk when `append` returns."""
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+
+    def append(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class LocalFiles:
+    """`ConditionalFiles` under a directory.
+
+    Args:
+        root: absolute path of the store's prefix.
+    """
+
+    def __init__(self, root: str):
+        self._root = root
+
+    def read(self, path: str) -> Versioned[bytes] | None:
+        full = os.path.join(self._root, path)
+        if not _is_replaceable(path):
+            try:
+                with open(full, "rb") as file:
+                    return Versioned(file.read(), 1)
+            except FileNotFoundError:
+                return None
+        for _ in range(_READ_TRIES):
+            numbers = _numbers(full)
+            if not numbers:
+                # A directory listing need not show a name that was added while it ran, though its predecessor was
+                # removed meanwhile; two in a row would have to miss two replacements.
+                numbers = _numbers(full)
+            if not numbers:
+                return None
+            try:
+                with open(_numbered(full, max(numbers)), "rb") as file:
+                    return Versioned(file.read(), max(numbers))
+            except FileNotFoundError:
+                continue  # replaced and pruned between the listing and the open
+        raise OSError(errno.EAGAIN, "replaced faster than it can be read", full)
+
+    def create(self, path: str, data: bytes) -> int:
+        full = os.path.join(self._root, path)
+        if not _is_replaceable(path):
+            _link_new(full, data, make_parents=True)
+            return 1
+        if _numbers(full):
+            raise AlreadyExists(path)
+        _link_new(_numbered(full, 1), data, make_parents=True)
+        numbers = _numbers(full)
+        if max(numbers, default=0) != 1:
+            _unlink(_numbered(full, 1))
+            raise AlreadyExists(path)
+        return 1
+
+    def replace(self, path: str, data: bytes, version: int | str) -> int:
+        assert _is_replaceable(path) and isinstance(version, int), (path, version)
+        full, new = os.path.join(self._root, path), version + 1
+        if max(_numbers(full), default=0) != version:
+            raise Conflict(path)
+        try:
+            _link_new(_numbered(full, new), data, make_parents=False)
+        except (AlreadyExists, FileNotFoundError):  # the latter: the whole directory is gone
+            raise Conflict(path) from None
+        numbers = _numbers(full)
+        if max(numbers, default=0) != new or version not in numbers:
+            _unlink(_numbered(full, new))
+            raise Conflict(path)
+        for number in numbers:
+            if number < new:
+                _unlink(_numbered(full, number))
+        return new
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            found = os.listdir(os.path.join(self._root, directory))
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in found if not name.startswith(TEMPORARY))
+
+    def open_log(self, path: str) -> LogFile:
+        full = os.path.join(self._root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        try:
+            return LocalLog(os.open(full, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o666))
+        except FileExistsError:
+            raise AlreadyExists(path) from None
+
+
+def _is_replaceable(path: str) -> bool:
+    return os.path.basename(path) in REPLACEABLE
+
+
+def _numbered(full: str, number: int) -> str:
+    return f"{full}.{number:08d}"
+
+
+def _numbers(full: str) -> list[int]:
+    directory, name = os.path.split(full)
+    pattern = re.compile(re.escape(name) + r"\.([0-9]{8,})")
+    try:
+        found = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return [int(match[1]) for match in map(pattern.fullmatch, found) if match]
+
+
+def _link_new(final: str, data: bytes, *, make_parents: bool) -> None:
+    if os.path.lexists(final):
+        raise AlreadyExists(final)
+    directory = os.path.dirname(final)
+    if make_parents:
+        os.makedirs(directory, exist_ok=True)
+    temporary = os.path.join(directory, TEMPORARY + secrets.token_hex(8))
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                # The content before the name. The directory is not synced: a name that a power cut takes away is a
+                # commit that did not happen, and the step runs again.
+                os.fsync(file.fileno())
+            os.link(temporary, final)
+        except FileExistsError:
+            raise AlreadyExists(final) from None
+    finally:
+        _unlink(temporary)
+
+
+def _unlink(full: str) -> None:
+    try:
+        os.unlink(full)
+    except FileNotFoundError:
+        return  # somebody else pruned it
