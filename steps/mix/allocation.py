@@ -28,8 +28,8 @@ def cap_exposures(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns weights under which no component is seen more than `max_epochs` times, and which were held there.
 
-    Water-filling: components above the cap are scaled down to it, in all phases alike; what they give up in a phase goes to
-    the others in proportion to their weights there; repeated until none is above. Weights of 0 stay 0.
+    Water-filling: components above the cap are scaled down to it, in all phases alike; what they give up in a phase
+    goes to the others in proportion to their weights there; repeated until none is above. Weights of 0 stay 0.
 
     Returns:
         float64[C, P] with columns summing to 1, and bool[C].
@@ -47,8 +47,8 @@ def cap_exposures(
         worst = ", ".join(f"{names[i]} {epochs[i]:.2f}" for i in np.argsort(-epochs)[:5] if above[i])
         if over_cap == "error":
             raise ConfigError(
-                f"epochs above max_epochs {max_epochs:g} at {budget_tokens} tokens: {worst}. Lower their weights, raise "
-                f"max_epochs, or set over_cap='water_fill'"
+                f"epochs above max_epochs {max_epochs:g} at {budget_tokens} tokens: {worst}. Lower their weights, "
+                f"raise max_epochs, or set over_cap='water_fill'"
             )
         weights[above] *= (max_epochs / epochs[above])[:, None]
         held |= above
@@ -56,8 +56,9 @@ def cap_exposures(
         due = 1 - weights[held].sum(axis=0)
         if np.any((free <= 0) & (due > _TOLERANCE)):
             raise ConfigError(
-                f"{budget_tokens} tokens cannot be had within max_epochs {max_epochs:g}: every component with weight is at "
-                f"the cap ({int(available[weights.sum(axis=1) > 0].sum())} tokens an epoch). Raise max_epochs or lower the budget"
+                f"{budget_tokens} tokens cannot be had within max_epochs {max_epochs:g}: every component with weight "
+                f"is at the cap ({int(available[weights.sum(axis=1) > 0].sum())} tokens an epoch). Raise max_epochs or "
+                f"lower the budget"
             )
         weights[~held] *= np.divide(due, free, out=np.ones_like(due), where=free > 0)
 
@@ -72,7 +73,7 @@ def round_to_block(
     block_sequences: int,
     held: np.ndarray,
 ) -> np.ndarray:
-    """Returns sequences a block, int64[C, P], columns summing to `block_sequences`, by largest remainder within the cap.
+    """Returns sequences a block, int64[C, P], by largest remainder within the cap; columns sum to `block_sequences`.
 
     Components held at the cap are rounded down, and so is any that rounding up would take above it.
 
@@ -90,8 +91,9 @@ def round_to_block(
             return counts
         if np.all(down[above]) or np.all(down | above | (weights.sum(axis=1) == 0)):
             raise ConfigError(
-                f"weights cannot be rounded to a block of {block_sequences} sequences within max_epochs {max_epochs:g}: "
-                f"{[names[i] for i in np.flatnonzero(above)]} would be above it. Raise block_sequences or max_epochs"
+                f"weights cannot be rounded to a block of {block_sequences} sequences within max_epochs "
+                f"{max_epochs:g}: {[names[i] for i in np.flatnonzero(above)]} would be above it. Raise "
+                f"block_sequences or max_epochs"
             )
         down |= above
 

@@ -1,4 +1,4 @@
-"""What mix/weights writes and the training order reads: components, their sequences a block in each phase, their exposure."""
+"""What mix/weights writes and the training order reads: components, their sequences a block, their exposure."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -68,8 +68,9 @@ def phase_blocks(mixture: Mixture, num_sequences: int) -> np.ndarray:
     starts = np.array([round(fraction * blocks) for fraction in mixture.phase_starts], dtype=np.int64)
     if np.any(np.diff(starts) < 1) or starts[-1] >= max(blocks, 1):
         raise ConfigError(
-            f"phases start at {list(mixture.phase_starts)} of a run of {num_sequences} sequences, which is {blocks:.2f} blocks "
-            f"of {mixture.block_sequences}: a phase would have no block. Lower block_sequences in mix/weights"
+            f"phases start at {list(mixture.phase_starts)} of a run of {num_sequences} sequences, which is "
+            f"{blocks:.2f} blocks of {mixture.block_sequences}: a phase would have no block. "
+            f"Lower block_sequences in mix/weights"
         )
     return starts
 

@@ -1,13 +1,14 @@
 """The order in which training sees its sequences: a pure function of (token store, mixture, sizes, seed).
 
-A run is cut into mixture blocks of N sequences. Each block holds a fixed number of sequences of each component (a cell, or
-the tail of small cells), given by its phase, in an order shuffled for that block. The k-th sequence that a component gives
-is number k mod n under a permutation drawn for epoch k div n, so every epoch shows each of the n sequences once, in another
-order. Nothing is carried from step to step: any batch can be had at any time, resuming is asking for the next step, and
-`documents(step)` says what a step saw years later. Keys are derived from names, so that one more cell changes no other's order.
+A run is cut into mixture blocks of N sequences. Each block holds a fixed number of sequences of each component (a
+cell, or the tail of small cells), given by its phase, in an order shuffled for that block. The k-th sequence that a
+component gives is number k mod n under a permutation drawn for epoch k div n, so every epoch shows each of the n
+sequences once, in another order. Nothing is carried from step to step: any batch can be had at any time, resuming is
+asking for the next step, and `documents(step)` says what a step saw years later. Keys are derived from names, so
+that one more cell changes no other's order.
 
-A component's documents lie one after the other; sequence s is tokens[s * S : s * S + S + 1], so that each token but the first
-is a target once an epoch. What is left at the end, fewer than S + 1 tokens, is not used.
+A component's documents lie one after the other; sequence s is tokens[s * S : s * S + S + 1], so that each token but
+the first is a target once an epoch. What is left at the end, fewer than S + 1 tokens, is not used.
 """
 
 from collections import OrderedDict
@@ -140,7 +141,7 @@ class TrainingOrder:
         if found.token_store != self.index.fingerprint:
             raise StepFailed(
                 f"{mixture}: made for the token store {found.token_store[:16]}, but {self._path} is "
-                f"{self.index.fingerprint[:16]}; its weights say nothing about these cells. Run mix/weights on this store"
+                f"{self.index.fingerprint[:16]}; its weights say nothing about its cells. Run mix/weights on it"
             )
         if found.sequence_length != self.sequence_length:
             raise ConfigError(

@@ -1,8 +1,9 @@
 """A keyed pseudo-random permutation of range(n), computed point by point: shuffling without a table.
 
 A Feistel network on the smallest power of two that holds n, walked until it lands inside. Linear congruential
-permutations, the usual short cut, keep neighbours at a constant distance and shuffled a published run badly; a Feistel
-network does not. All arithmetic is on uint64 with a fixed mixer, so a value here is the same on every machine and NumPy version.
+permutations, the usual short cut, keep neighbours at a constant distance and shuffled a published run badly; a
+Feistel network does not. All arithmetic is on uint64 with a fixed mixer, so a value here is the same on every
+machine and NumPy version.
 """
 
 import hashlib

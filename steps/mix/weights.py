@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -161,7 +162,7 @@ def _result(mixture: Mixture, cells: Sequence[CellEntry], out: Out) -> WeightsRe
 
 def _check(config: WeightsConfig) -> None:
     starts = [phase.start_fraction for phase in config.phases]
-    if not starts or starts[0] != 0 or any(b <= a for a, b in zip(starts, starts[1:], strict=False)) or starts[-1] >= 1:
+    if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)) or starts[-1] >= 1:
         raise ConfigError(f"phases start at {starts}; the first must be 0, each above the one before, all below 1")
     if not config.budgets_tokens or min(config.budgets_tokens) < 1:
         raise ConfigError(

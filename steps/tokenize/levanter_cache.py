@@ -1,7 +1,8 @@
 """The arrays of one Levanter cache: written by Levanter's own writer, read whole as NumPy.
 
-A cache is a `levanter.store.cache.TreeCache` with one field, `input_ids`: two zarr3 arrays and a ledger that is written last.
-Reading needs tensorstore alone (0.15 s to import, where Levanter's reader takes 2-3 s and goes row by row).
+A cache is a `levanter.store.cache.TreeCache` with one field, `input_ids`: two zarr3 arrays and a ledger that is
+written last. Reading needs tensorstore alone (0.15 s to import, where Levanter's reader takes 2-3 s and goes row by
+row).
 """
 
 import tempfile

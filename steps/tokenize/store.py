@@ -4,9 +4,9 @@
     cells/<cell>/<split>/                 a Levanter TreeCache with one field, input_ids (zarr3 through tensorstore)
     documents/<cell>.parquet              id, num_tokens, num_bytes of each row of that cache, in its order
 
-A cell is a part of the training data (topic x quality) or one source of an evaluation set. Levanter's own loaders take
-`cells/<cell>` as a component's cache directory; here the arrays are read whole as NumPy, which is two orders of magnitude
-faster on a CPU than its row access and gives the map from tokens to documents that lineage needs. A cell must fit in memory.
+A cell is a part of the training data (topic x quality) or one source of an evaluation set. Levanter's own loaders
+take `cells/<cell>` as a component's cache directory; here the arrays are read whole as NumPy, which is fast on a CPU
+and gives the map from tokens to documents that lineage needs. A cell must fit in memory.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from marin_exec import StepFailed
-from steps.documents import read_table, write_table
+from steps.documents import read_table
 from steps.tokenize.levanter_cache import read_cache
 
 INDEX_FILE = "index.json"
@@ -156,7 +156,7 @@ def _entry(path: str, index: TokenIndex, cell: str) -> CellEntry:
 
 
 def read_documents(path: str, cell: str) -> pa.Table:
-    """Returns a cell's documents without its tokens: id (str), num_tokens (int64), num_bytes (int64), in cache order."""
+    """Returns a cell's documents, no tokens: id (str), num_tokens (int64), num_bytes (int64), in cache order."""
     _entry(path, read_index(path), cell)
     folder, name = f"{path.rstrip('/')}/{documents_file(cell)}".rsplit("/", 1)
     return read_table(folder, name, ["id", "num_tokens", "num_bytes"])
@@ -181,8 +181,8 @@ def read_cell(path: str, cell: str, index: TokenIndex | None = None) -> TokenCel
     if cell_digest(found) != entry.digest:
         raise StepFailed(
             f"{path}: cell {cell} holds {len(tokens)} tokens of {len(found.document_ids)} documents with digest "
-            f"{cell_digest(found)}; the index has {entry.tokens} tokens of {entry.documents} documents, {entry.digest}. "
-            f"The store is damaged: run tokenize/cache again"
+            f"{cell_digest(found)}; the index has {entry.tokens} tokens of {entry.documents} documents, "
+            f"{entry.digest}. The store is damaged: run tokenize/cache again"
         )
     return found
 
@@ -206,8 +206,3 @@ def check_begin_tokens(cell: TokenCell, begin_token: int, where: str) -> None:
             f"{where}: document {cell.document_ids[document]} has token {cell.tokens[position]} at its place "
             f"{position - int(cell.offsets[document])}; the begin token {begin_token} must stand first and only there"
         )
-
-
-def write_cell_documents(full_path: str, cell: TokenCell) -> None:
-    """Writes a cell's documents table."""
-    write_table(full_path, documents_table(cell))

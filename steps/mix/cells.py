@@ -1,0 +1,202 @@
+"""mix/cells: applies every judgement, counts the funnel exactly, and writes what is kept by cell (topic x quality).
+
+    cells/<cNNqQ>/part-NNNNN.parquet   documents data sets of what is kept, with the column `source`
+    ledger.parquet                     one row a document that came in: fate, reason, cell (steps/mix/judgements.py)
+    funnel.json                        documents and bytes, stage by stage, by source and by reason
+    cube.json                          documents and bytes kept, by source, topic and quality bucket
+
+This is the one place where documents are left out. The step holds the kept text in memory: 2 GB at most. Beyond that
+it wants a shuffle by cell in shards, which this format already allows.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from steps.documents import NamedInput, shard_name, shard_names, write_table
+from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellsConfig:
+    sources: tuple[NamedInput, ...]
+    """Normalised documents data sets."""
+    exact: InputPath
+    """Sparse hits of dedup/exact."""
+    fuzzy: InputPath
+    """Sparse hits of dedup/fuzzy."""
+    heuristics: InputPath
+    """Dense decisions of quality/heuristics: keep, reasons."""
+    contaminated: InputPath
+    """Sparse hits of decontaminate/ngrams."""
+    heldout: InputPath
+    """Sparse ids that must not be trained on: `heldout / "table"`."""
+    topics: InputPath
+    """Dense topics of the cluster step: topic."""
+    quality: InputPath
+    """Dense scores of the quality step: bucket."""
+    documents_per_shard: int = 50_000
+    """Documents in each part of a cell."""
+
+
+@dataclass(frozen=True)
+class CellsResult:
+    documents_in: int
+    bytes_in: int
+    exact_duplicates: int
+    fuzzy_duplicates: int
+    dropped_by_heuristics: int
+    contaminated: int
+    held_out: int
+    documents_kept: int
+    bytes_kept: int
+    cells: int
+    documents_kept_by_source: dict[str, int]
+
+
+@kind("mix/cells", version=1)
+def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
+    """Writes kept documents by cell, the ledger, the funnel and the cube.
+
+    Raises:
+        ConfigError: two sources of one name, or none, or a shard size below 1.
+        StepFailed: a judgement is missing or does not match the documents, nothing is kept, or one text would be kept
+            from two sources.
+    """
+    names = [source.name for source in config.sources]
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"sources are named {names}; at least one is needed, each with a name of its own")
+    if config.documents_per_shard < 1:
+        raise ConfigError(f"documents_per_shard is {config.documents_per_shard}; at least 1 is needed")
+    paths = AttributePaths(**{name: getattr(config, name) for name in AttributePaths.__dataclass_fields__})
+    kept, ledgers = [], []
+    for source in config.sources:
+        shards = shard_names(source.path)
+        for done, shard in enumerate(shards):
+            out.progress(f"judging {source.name}", done=done, total=len(shards))
+            documents, ledger = judge_shard(source, shard, paths)
+            ledgers.append(ledger)
+            kept.append(_kept(documents, ledger))
+    ledger = pa.concat_tables(ledgers).sort_by([("id", "ascending"), ("source", "ascending")])
+    write_table(out.file("ledger.parquet"), ledger)
+    cells = _write_cells(pa.concat_tables(kept), config.documents_per_shard, out)
+    funnel = funnel_counts(ledger, names)
+    _write_json(out, "funnel.json", funnel)
+    _write_json(out, "cube.json", cube_counts(ledger))
+    gone = {each["stage"]: each["removed_documents"] for each in funnel["stages"]}
+    return CellsResult(
+        documents_in=funnel["documents_in"],
+        bytes_in=funnel["bytes_in"],
+        exact_duplicates=gone["exact_duplicate"],
+        fuzzy_duplicates=gone["fuzzy_duplicate"],
+        dropped_by_heuristics=gone["heuristics"],
+        contaminated=gone["contaminated"],
+        held_out=gone["held_out"],
+        documents_kept=funnel["documents_kept"],
+        bytes_kept=funnel["bytes_kept"],
+        cells=cells,
+        documents_kept_by_source={name: funnel["by_source"][name][KEPT]["documents"] for name in names},
+    )
+
+
+def _kept(documents: pa.Table, ledger: pa.Table) -> pa.Table:
+    columns = documents.select(["id", "text", "source_id", "metadata"])
+    columns = columns.append_column("source", ledger["source"]).append_column("cell", ledger["cell"])
+    return columns.filter(pc.equal(ledger["fate"], KEPT))
+
+
+def _write_cells(kept: pa.Table, documents_per_shard: int, out: Out) -> int:
+    kept = kept.sort_by([("cell", "ascending"), ("id", "ascending"), ("source", "ascending")])
+    if not kept.num_rows:
+        raise StepFailed(
+            "no document is kept: the judgements are against every one; see the reasons in each judgement step"
+        )
+    counts = pc.value_counts(kept["id"])
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(twice):
+        sources = kept.filter(pc.equal(kept["id"], twice[0]))["source"].to_pylist()
+        raise StepFailed(
+            f"document {twice[0]} would be kept from {sources}: dedup/exact must run over all of "
+            f"the sources in one step"
+        )
+    cells = pc.unique(kept["cell"]).to_pylist()
+    for cell in cells:
+        rows = kept.filter(pc.equal(kept["cell"], cell)).drop_columns(["cell"])
+        for start in range(0, rows.num_rows, documents_per_shard):
+            target = out.file(f"cells/{cell}/{shard_name(start // documents_per_shard)}")
+            write_table(target, rows.slice(start, documents_per_shard))
+    return len(cells)
+
+
+def funnel_counts(ledger: pa.Table, sources: list[str]) -> dict[str, Any]:
+    """Returns documents and bytes by stage, by source and fate, and by first reason, exactly, as JSON values.
+
+    Each stage has what it removed and what is left after it; what is left after the last is what is kept.
+    """
+    rows = _sums(ledger, ["source", "fate"])
+    by_source = {source: {fate: {"documents": 0, "bytes": 0} for fate in FATES} for source in sources}
+    for (source, fate), (documents, size) in rows.items():
+        by_source[source][fate] = {"documents": documents, "bytes": size}
+    total_documents, total_bytes = ledger.num_rows, pc.sum(ledger["bytes"]).as_py() or 0
+    left_documents, left_bytes, stages = total_documents, total_bytes, []
+    for fate in FATES[:-1]:
+        documents = sum(each[fate]["documents"] for each in by_source.values())
+        size = sum(each[fate]["bytes"] for each in by_source.values())
+        left_documents, left_bytes = left_documents - documents, left_bytes - size
+        stages.append(
+            {
+                "stage": fate,
+                "removed_documents": documents,
+                "removed_bytes": size,
+                "left_documents": left_documents,
+                "left_bytes": left_bytes,
+            }
+        )
+    by_reason: dict[str, dict[str, int]] = {fate: {} for fate in FATES[:-1]}
+    for fate, reason in zip(ledger["fate"].to_pylist(), ledger["reason"].to_pylist(), strict=True):
+        if fate != KEPT:
+            short = first_reason(fate, reason)
+            by_reason[fate][short] = by_reason[fate].get(short, 0) + 1
+    return {
+        "documents_in": total_documents,
+        "bytes_in": total_bytes,
+        "stages": stages,
+        "documents_kept": left_documents,
+        "bytes_kept": left_bytes,
+        "by_source": by_source,
+        "by_reason": {fate: dict(sorted(reasons.items())) for fate, reasons in by_reason.items()},
+    }
+
+
+def cube_counts(ledger: pa.Table) -> list[dict[str, Any]]:
+    """Returns one row for each source x topic x quality bucket that came in: documents and bytes in, and kept."""
+    keys = ["source", "topic", "bucket"]
+    came = _sums(ledger, keys)
+    kept = _sums(ledger.filter(pc.equal(ledger["fate"], KEPT)), keys)
+    return [
+        {
+            **dict(zip(keys, key, strict=True)),
+            "documents_in": documents,
+            "bytes_in": size,
+            "documents_kept": kept.get(key, (0, 0))[0],
+            "bytes_kept": kept.get(key, (0, 0))[1],
+        }
+        for key, (documents, size) in sorted(came.items())
+    ]
+
+
+def _sums(ledger: pa.Table, keys: list[str]) -> dict[tuple, tuple[int, int]]:
+    table = ledger.group_by(keys).aggregate([("bytes", "count"), ("bytes", "sum")])
+    columns = [table[key].to_pylist() for key in keys]
+    counts = zip(table["bytes_count"].to_pylist(), table["bytes_sum"].to_pylist(), strict=True)
+    return dict(zip(zip(*columns, strict=True), counts, strict=True))
+
+
+def _write_json(out: Out, name: str, value: Any) -> None:
+    with fsspec.open(out.file(name), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)

@@ -1,0 +1,153 @@
+"""Joins one shard of documents with every judgement on it, and decides each document's fate.
+
+The judgements are asked in a fixed order and the first that is against a document is its reason, so that the counts
+of a funnel add up. Every join is on ids and strict: a table made from other documents, or one that is missing, is an
+error.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from marin_exec import StepFailed
+from steps.documents import NamedInput, check_documents, join_dense, read_table
+
+KEPT = "kept"
+FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
+LEDGER_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("fate", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("cell", pa.string()),
+        pa.field("topic", pa.int16()),
+        pa.field("bucket", pa.int8()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributePaths:
+    """Where the judgements lie; each has one subdirectory a source."""
+
+    exact: str
+    fuzzy: str
+    heuristics: str
+    contaminated: str
+    heldout: str
+    topics: str
+    quality: str
+
+
+def cell_name(topic: int, bucket: int) -> str:
+    """Returns the name of a cell, e.g. "c03q4"."""
+    return f"c{topic:02d}q{bucket}"
+
+
+def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[pa.Table, pa.Table]:
+    """Returns the documents of a shard and their ledger, row for row.
+
+    Args:
+        source: the documents data set.
+        shard: one of its shards.
+        paths: the judgements on it.
+
+    Returns:
+        The documents (id, text, source_id, metadata) and a table of LEDGER_SCHEMA.
+
+    Raises:
+        StepFailed: a table lacks this source, this shard or a column, does not match the documents on id, or gives a
+            topic or a quality bucket out of range.
+    """
+    documents = read_table(source.path, shard)
+    check_documents(documents, f"{source.path}/{shard}")
+    ids = documents["id"].combine_chunks()
+    heuristics = _dense(documents, paths.heuristics, source.name, shard, ["keep", "reasons"])
+    topics = _dense(documents, paths.topics, source.name, shard, ["topic"])["topic"].to_numpy()
+    buckets = _dense(documents, paths.quality, source.name, shard, ["bucket"])["bucket"].to_numpy()
+    _check_range("topic", topics, 0, 32_767, f"{paths.topics}/{source.name}/{shard}")
+    _check_range("bucket", buckets, 0, 4, f"{paths.quality}/{source.name}/{shard}")
+    reasons_by_fate = {
+        "exact_duplicate": _sparse(ids, paths.exact, source.name, shard, ["kept_source"]),
+        "fuzzy_duplicate": _sparse(ids, paths.fuzzy, source.name, shard, ["kept_source", "kept_id", "containment"]),
+        "heuristics": {
+            row: reasons
+            for row, (keep, reasons) in enumerate(
+                zip(heuristics["keep"].to_pylist(), heuristics["reasons"].to_pylist(), strict=True)
+            )
+            if not keep
+        },
+        "contaminated": _sparse(ids, paths.contaminated, source.name, shard, ["benchmark", "max_overlap"]),
+        "held_out": _sparse(ids, paths.heldout, source.name, shard, []),
+    }
+    fates, reasons = [KEPT] * len(ids), [""] * len(ids)
+    for fate, hits in reversed(reasons_by_fate.items()):  # the first judgement has the last word
+        for row, reason in hits.items():
+            fates[row], reasons[row] = fate, reason
+    cells = [
+        cell_name(topic, bucket) if fate == KEPT else ""
+        for fate, topic, bucket in zip(fates, topics.tolist(), buckets.tolist(), strict=True)
+    ]
+    columns = [
+        ids,
+        [source.name] * len(ids),
+        fates,
+        reasons,
+        cells,
+        topics,
+        buckets,
+        pc.binary_length(documents["text"]),
+    ]
+    arrays = [
+        pa.array(each, field.type) if not isinstance(each, pa.ChunkedArray | pa.Array) else each.cast(field.type)
+        for each, field in zip(columns, LEDGER_SCHEMA, strict=True)
+    ]
+    return documents, pa.table(arrays, schema=LEDGER_SCHEMA)
+
+
+def first_reason(fate: str, reason: str) -> str:
+    """Returns the short reason that a document is counted under: the rule, the kept copy's source, or the benchmark."""
+    if fate == "heuristics":
+        return reason.split(",")[0].split(":")[0].strip()
+    if fate == "contaminated":
+        return reason.rsplit(" max_overlap=", 1)[0]
+    return reason.split(" ")[0] or fate
+
+
+def _dense(documents: pa.Table, path: str, source: str, shard: str, columns: list[str]) -> pa.Table:
+    where = f"{path.rstrip('/')}/{source}"
+    table = join_dense(documents.select(["id"]), read_table(where, shard, ["id", *columns]), f"{where}/{shard}")
+    for column in columns:
+        if table[column].null_count:
+            raise StepFailed(
+                f"{where}/{shard}: column {column!r} holds {table[column].null_count} nulls; none is allowed"
+            )
+    return table
+
+
+def _sparse(ids: pa.Array, path: str, source: str, shard: str, columns: list[str]) -> dict[int, str]:
+    """Rows of the hits, with the columns joined to a reason: "code 0a1b... containment=0.95"."""
+    where = f"{path.rstrip('/')}/{source}"
+    table = read_table(where, shard, ["id", *columns])
+    rows = pc.index_in(table["id"].combine_chunks(), value_set=ids)
+    if rows.null_count:
+        stranger = table["id"].filter(pc.is_null(rows))[0]
+        raise StepFailed(f"{where}/{shard}: hit on document {stranger}, which is not among the documents of that shard")
+    if len(set(rows.to_pylist())) != len(rows):
+        raise StepFailed(f"{where}/{shard}: a document is named twice; one row a hit is allowed")
+    lines = [[_shown(name, value) for value in table[name].to_pylist()] for name in columns]
+    return {row: " ".join(parts) for row, *parts in zip(rows.to_pylist(), *lines, strict=True)}
+
+
+def _shown(column: str, value: object) -> str:
+    return f"{column}={value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _check_range(what: str, values: np.ndarray, low: int, high: int, where: str) -> None:
+    wrong = np.flatnonzero((values < low) | (values > high))
+    if wrong.size:
+        raise StepFailed(f"{where}: {what} {values[wrong[0]]} in row {wrong[0]}; {low} .. {high} are allowed")
