@@ -165,7 +165,8 @@ def _by_class(value: Any, cls: Any, args: tuple[Any, ...], where: str, depth: in
     except TypeError:  # a protocol that cannot be checked at run time says nothing about the value
         fits = True
     if not fits:
-        raise _Mismatch(where, value, cls.__name__)
+        members = [str(each) for each in cls] if issubclass(cls, enum.Enum) else [cls.__name__]
+        raise _Mismatch(where, value, " or ".join(members))
     return _untyped(value, where, depth)
 
 
@@ -316,7 +317,9 @@ def _dataclass(value: Any, where: str, depth: int) -> Any:
     try:
         return rebuilt(value, changed)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {type(value).__name__} cannot be rebuilt with {changed}: {error}") from error
+        raise ConfigError(
+            f"{where}: {type(value).__name__} cannot be made again with other {', '.join(changed)}: {error}"
+        ) from error
 
 
 _MISSING = object()

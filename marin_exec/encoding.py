@@ -84,7 +84,7 @@ def _encode(value: Any, where: str, special: Special | None, depth: int) -> Tree
     if container is not None:
         return container(value, where, special, depth + 1)
     if isinstance(value, enum.Enum):
-        name = "|".join(sorted(each.name for each in value)) if isinstance(value, enum.Flag) else value.name
+        name = "|".join(sorted(str(each.name) for each in value)) if isinstance(value, enum.Flag) else value.name
         return ["enum", _tag(type(value)), name, _encode(value.value, f"{where}.value", special, depth + 1)]
     if isinstance(value, pathlib.PurePath):
         return ["path", _text(value.as_posix(), where)]

@@ -75,6 +75,7 @@ class _Walk:
     def __init__(self, roots: tuple[str, ...] | None):
         self.roots = roots
         self.own_root = ""
+        self.own_package = ""
         self.modules: dict[str, ModuleSource] = {}
         self.parts: dict[tuple[str, str], str] = {}
         self.queue: list[tuple[str, str]] = []
@@ -113,8 +114,11 @@ class _Walk:
         path = fn.__code__.co_filename
         if os.path.isfile(path):
             path = os.path.realpath(path)
-            self.modules[path] = module = module_source(path)
-            return module, True
+            if is_installed(path):
+                self.own_package = (
+                    os.path.join(module_source(path).root, module_source(path).name.partition(".")[0]) + os.sep
+                )
+            return self._module(path), True
         try:
             text = textwrap.dedent(inspect.getsource(fn))
             module = parse_text(text, path, fn.__module__, os.getcwd())
@@ -220,7 +224,9 @@ class _Walk:
     def _is_project(self, path: str) -> bool:
         if self.roots is not None:
             return any(Path(path).is_relative_to(root) for root in self.roots)
-        return not is_installed(path)
+        # A library of steps may itself be installed: the step function's own package counts as project code.
+        own = self.own_package and path.startswith(self.own_package) and not path.startswith(_ENGINE + os.sep)
+        return bool(own) or not is_installed(path)
 
     def named_parts(self) -> dict[str, str]:
         """Parts by readable name, sorted; two files of one module name are told apart by their folders' names."""

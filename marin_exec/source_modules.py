@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from marin_exec.errors import ConfigError
 
 BODY = "<body>"
 """The name of a module's statements that run on import and make no name, such as a call that sets an option."""
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,14 @@ def parse_text(text: str | bytes, path: str, name: str, root: str) -> ModuleSour
     for statement in tree.body:
         if _is_main_guard(statement) or _is_text(statement):
             continue
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        if isinstance(statement, _IMPORTS):
             _bind_import(module, statement, imports, stars)
             continue
         names = set(_bound_names(statement, module, imports, stars))
-        for each in names or {BODY}:
+        if not names and _only_imports(statement):
+            continue
+        # A call or an assignment on something imported (`jax.config.update(...)`) makes no name of this module.
+        for each in {BODY if name in imports and not _binds(statement, name) else name for name in names} or {BODY}:
             module.nodes.setdefault(each, []).append(statement)
     module.imports = {each: tuple(dict.fromkeys(bound)) for each, bound in imports.items()}
     module.stars = tuple(stars)
@@ -133,6 +138,17 @@ def parse_text(text: str | bytes, path: str, name: str, root: str) -> ModuleSour
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _only_imports(node: ast.stmt) -> bool:
+    simple = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and not isinstance(each, (ast.If, ast.Try))]
+    return isinstance(node, (ast.If, ast.Try)) and all(isinstance(each, (*_IMPORTS, ast.Pass)) for each in simple)
+
+
+def _binds(node: ast.stmt, name: str) -> bool:
+    return getattr(node, "name", None) == name or any(
+        isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store) for each in ast.walk(node)
+    )
 
 
 def _is_main_guard(node: ast.stmt) -> bool:
@@ -165,7 +181,7 @@ def _bound_names(
         yield node.name
         return
     for each in _walk_outside_functions(node):
-        if isinstance(each, (ast.Import, ast.ImportFrom)):
+        if isinstance(each, _IMPORTS):
             _bind_import(module, each, imports, stars)
         elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield each.name
@@ -194,7 +210,7 @@ def _walk_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
             stack.extend(ast.iter_child_nodes(each))
 
 
-def define(module: ModuleSource, nodes: list[ast.AST], *, without_decorators: bool = False) -> Definition:
+def define(module: ModuleSource, nodes: Sequence[ast.AST], *, without_decorators: bool = False) -> Definition:
     """Returns the definition that these nodes make; the outermost decorators can be left out."""
     uses: set[tuple[str, ...]] = set()
     imports: dict[str, list[Import]] = {}
@@ -209,7 +225,7 @@ def define(module: ModuleSource, nodes: list[ast.AST], *, without_decorators: bo
             if dotted:
                 uses.add(dotted)
                 continue
-            if isinstance(each, (ast.Import, ast.ImportFrom)):
+            if isinstance(each, _IMPORTS):
                 stars: list[str] = []
                 _bind_import(module, each, imports, stars)
             stack.extend(child for child in ast.iter_child_nodes(each) if id(child) not in skipped)
