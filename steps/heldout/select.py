@@ -2,11 +2,11 @@
 
 A document is eligible when it is not an exact or near duplicate of a kept one (the copies that stay out of training
 anyway would otherwise be scored for having been memorised) and, if heuristics are given, when they keep it, so that
-evaluation sets are of the kind of text that is trained on. Among the eligible the lowest seeded hashes of ids are chosen: the choice
-depends on ids and seed alone, and a larger fraction holds out the same documents and more.
+evaluation sets are of the kind of text that is trained on. Among the eligible the lowest seeded hashes of ids are
+chosen: the choice depends on ids and seed alone, and a larger fraction holds out the same documents and more.
 
-Output: `documents/<source>/part-00000.parquet`, a documents data set a source, to be tokenised as an evaluation set; and
-`table/<source>/part-NNNNN.parquet`, the sparse table of the ids that must not be trained on.
+Output: `documents/<source>/part-00000.parquet`, a documents data set a source, to be tokenised as an evaluation set;
+and `table/<source>/part-NNNNN.parquet`, the sparse table of the ids that must not be trained on.
 """
 
 from dataclasses import dataclass
@@ -62,25 +62,31 @@ def select_heldout(config: HeldoutConfig, out: Out) -> HeldoutResult:
     documents_in, eligible, held_out, held_out_bytes = {}, {}, {}, {}
     for source in config.sources:
         shards = shard_names(source.path)
-        candidates = {shard: _eligible(config, source, shard) for shard in shards}
-        rows = {shard: num_rows for shard, (num_rows, _) in candidates.items()}
-        ids = [identifier for _, found in candidates.values() for identifier in found]
-        chosen = choose(ids, _quota(config, source.name, sum(rows.values()), len(ids)), config.seed)
+        parts = [_candidates(config, source, shard) for shard in shards]
+        ids = [identifier for part in parts for identifier in part.eligible]
+        trainable = sum(part.trainable for part in parts)
+        chosen = choose(ids, _quota(config, source.name, trainable, len(ids)), config.seed)
         texts = _write(source, shards, chosen, out)
-        documents_in[source.name] = sum(rows.values())
+        documents_in[source.name] = sum(part.documents for part in parts)
         eligible[source.name] = len(ids)
         held_out[source.name] = len(chosen)
         held_out_bytes[source.name] = sum(len(text.encode()) for text in texts)
     return HeldoutResult(documents_in=documents_in, eligible=eligible, held_out=held_out, held_out_bytes=held_out_bytes)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """One shard's documents: all, those that nothing keeps from being trained on, and the ids that may be held out."""
+
+    documents: int
+    trainable: int
+    eligible: list[str]
+
+
 def choose(ids: list[str], count: int, seed: int) -> set[str]:
     """Returns the `count` ids with the lowest seeded hashes; ties (there are none in practice) go by id."""
-    return set(
-        sorted(ids, key=lambda identifier: (xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed), identifier))[
-            :count
-        ]
-    )
+    ranks = {identifier: xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed) for identifier in ids}
+    return set(sorted(ids, key=lambda identifier: (ranks[identifier], identifier))[:count])
 
 
 def _check(config: HeldoutConfig) -> None:
@@ -92,41 +98,46 @@ def _check(config: HeldoutConfig) -> None:
         raise ConfigError(f"count {config.count}: must be at least 1")
 
 
-def _quota(config: HeldoutConfig, source: str, documents: int, eligible: int) -> int:
+def _quota(config: HeldoutConfig, source: str, trainable: int, eligible: int) -> int:
     quota = config.count if config.count is not None else max(1, round(config.fraction * eligible))
-    facts = f"source {source!r}: {eligible} of {documents} documents can be held out (no duplicates, within the limits)"
+    facts = f"source {source!r}: {trainable} documents are no duplicates and kept, {eligible} of them can be held out"
     if eligible == 0:
         raise StepFailed(f"{facts}; at least 1 is needed to evaluate on. Leave the source out, or loosen the limits")
     if quota > eligible:
         raise StepFailed(f"{facts}, but count asks for {quota}; lower count, or leave the source out")
-    if quota >= documents or quota == eligible:
-        raise StepFailed(
-            f"{facts}, and all of them would be held out, with none left to train on; lower count or fraction"
-        )
+    if quota >= trainable:
+        raise StepFailed(f"{facts}; with {quota} held out none is left to train on. Lower count or fraction")
     return quota
 
 
-def _eligible(config: HeldoutConfig, source: NamedInput, shard: str) -> tuple[int, list[str]]:
-    """Returns the number of documents in a shard, and the ids of those that may be held out."""
+def _candidates(config: HeldoutConfig, source: NamedInput, shard: str) -> Candidates:
     columns = ["id"] if config.longest_characters is None else ["id", "text"]
     documents = read_table(source.path, shard, columns)
-    keep = np.ones(documents.num_rows, dtype=bool)
+    trainable = np.ones(documents.num_rows, dtype=bool)
     for sparse in (config.exact, config.fuzzy):
-        hits = read_table(f"{sparse}/{source.name}", shard, ["id"])["id"].combine_chunks()
-        found = pc.is_in(documents["id"], value_set=hits)
-        if pc.sum(found, min_count=0).as_py() != len(hits):
-            raise StepFailed(
-                f"{sparse}/{source.name}/{shard}: {len(hits)} ids, not all among the documents of {source.path}; the table "
-                f"was made from other documents"
-            )
-        keep &= ~found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else ~found.to_numpy()
+        trainable &= ~_marked(documents, f"{sparse}/{source.name}", shard)
     if config.heuristics is not None:
         where = f"{config.heuristics}/{source.name}"
         joined = join_dense(documents.select(["id"]), read_table(where, shard, ["id", "keep"]), f"{where}/{shard}")
-        keep &= joined["keep"].to_numpy()
+        trainable &= joined["keep"].to_numpy()
+    eligible = trainable
     if config.longest_characters is not None:
-        keep &= pc.less_equal(pc.utf8_length(documents["text"]), config.longest_characters).to_numpy()
-    return documents.num_rows, documents["id"].filter(pa.array(keep)).to_pylist()
+        short = pc.less_equal(pc.utf8_length(documents["text"]), config.longest_characters)
+        eligible = trainable & short.to_numpy()
+    ids = documents["id"].filter(pa.array(eligible)).to_pylist()
+    return Candidates(documents.num_rows, int(trainable.sum()), ids)
+
+
+def _marked(documents: pa.Table, path: str, shard: str) -> np.ndarray:
+    """bool[documents]: which documents a sparse table has."""
+    hits = read_table(path, shard, ["id"])["id"].combine_chunks()
+    marked = pc.is_in(documents["id"], value_set=hits).to_numpy()
+    if marked.sum() != len(hits):
+        raise StepFailed(
+            f"{path}/{shard}: {len(hits)} ids, of which {marked.sum()} are among the documents; the table was made "
+            f"from other documents"
+        )
+    return marked
 
 
 def _write(source: NamedInput, shards: list[str], chosen: set[str], out: Out) -> list[str]:

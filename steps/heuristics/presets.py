@@ -1,10 +1,10 @@
 """Thresholds on the heuristic scores, as presets for kinds of text.
 
 A preset is a list of limits; a score without a limit is saved and decides nothing. `PROSE` has the published figures
-(sources in `scores`). `CODE` leaves out every rule about prose: code has no stop words, its lines do not end in full stops,
-and "}" alone on a line is not spam. `REFERENCE` is for text between the two, such as API documentation, docstrings and
-READMEs, with code samples in it and short by nature. Figures of our own are marked; they were set by reading what they
-remove from this environment's own documentation and code.
+(sources in `scores`). `CODE` leaves out every rule about prose: code has no stop words, its lines do not end in full
+stops, and "}" alone on a line is not spam. `REFERENCE` is for text between the two, such as API documentation,
+docstrings and READMEs, with code samples in it and short by nature. Figures of our own are marked; they were set by
+reading what they remove from this environment's own documentation and code.
 """
 
 from dataclasses import dataclass

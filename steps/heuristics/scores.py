@@ -8,10 +8,10 @@ Rules and the constants they were published with (the thresholds themselves stan
 * Code: Chen et al. 2021, arXiv:2107.03374, section 3.1 (line lengths); Li et al. 2023, "StarCoder", arXiv:2305.06161,
   section 3.1 (alphanumeric fraction).
 
-A word is what stands between white space, as in Gopher. A line is a non-blank line without its outer white space, so that
-blank lines never count as repeats of each other. "Duplicate" counts the second and later occurrences, not the first.
-N-gram scores are shares of the characters in words; each word counts once however many n-grams cover it, so they end at 1.
-Every score is defined for every text, the empty one included.
+A word is what stands between white space, as in Gopher. A line is a non-blank line without its outer white space, so
+that blank lines never count as repeats of each other. "Duplicate" counts the second and later occurrences, not the
+first. N-gram scores are shares of the characters in words; each word counts once however many n-grams cover it, so
+they end at 1. Every score is defined for every text, the empty one included.
 
 Cost: about 5 MB a second on one core, most of it in the n-grams.
 """
@@ -64,8 +64,8 @@ def score_text(text: str, stop_words: Sequence[str] = ()) -> dict[str, float]:
         stop_words: lower-case words of which `gopher_stop_words` counts how many different ones occur.
 
     Returns:
-        Counts (words, stop words, sentences, lorem ipsum, curly brackets), lengths in characters (word and line length), and
-        shares from 0 to 1 (the rest).
+        Counts (words, stop words, sentences, lorem ipsum, curly brackets), lengths in characters (word and line
+        length), and shares from 0 to 1 (the rest).
     """
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     words = text.split()
@@ -126,7 +126,8 @@ def _repetition_scores(text: str, lines: list[str]) -> dict[str, float]:
 
 
 def _duplicates(pieces: list[str]) -> tuple[float, float]:
-    """Returns the share of pieces that repeat an earlier one, and the share of all characters that are in such pieces."""
+    """Returns the share of pieces that repeat an earlier one, and the share of all characters that are in such "
+    "pieces."""
     distinct = set(pieces)
     characters = sum(map(len, pieces))
     return (
