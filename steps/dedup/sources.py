@@ -1,0 +1,60 @@
+"""What both deduplication steps do with their list of sources: check it, count in it, and order ids of any number."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from marin_exec import ConfigError, StepFailed
+from steps.documents import NamedInput, read_table, shard_names
+
+
+def check_sources(kind_name: str, sources: Sequence[NamedInput]) -> None:
+    """Checks that there are sources and that their names differ.
+
+    Raises:
+        ConfigError: no source, or a name that occurs twice.
+    """
+    if not sources:
+        raise ConfigError(f"{kind_name}: sources is empty; at least one NamedInput is needed")
+    repeated = sorted(name for name, count in Counter(source.name for source in sources).items() if count > 1)
+    if repeated:
+        raise ConfigError(f"{kind_name}: sources holds {repeated} more than once; each source needs a name of its own")
+
+
+def source_shards(sources: Iterable[NamedInput]) -> list[tuple[int, NamedInput, str]]:
+    """Returns (priority, source, shard file name) for each shard, in order of sources (the first has 0) and shards."""
+    return [(i, source, shard) for i, source in enumerate(sources) for shard in shard_names(source.path)]
+
+
+def read_ids(path: str, shard: str) -> list[str]:
+    """Returns a documents shard's ids, checked to be what the contract says.
+
+    Raises:
+        StepFailed: the shard is missing or damaged, has no `id`, or its ids are not sorted and unique.
+    """
+    ids = read_table(path, shard, ["id"])["id"]
+    if not pa.types.is_string(ids.type) or ids.null_count:
+        raise StepFailed(f"{path}/{shard}: column id is {ids.type} with {ids.null_count} nulls; strings are needed")
+    if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+        raise StepFailed(
+            f"{path}/{shard}: ids are not sorted and unique, so this is not a normalised documents data set; "
+            f"run documents/normalize on the source first"
+        )
+    return ids.to_pylist()
+
+
+def id_keys(ids: Sequence[str], where: str) -> np.ndarray:
+    """Returns big-endian uint64[N, 2] that sort and compare as the 32-digit ids do.
+
+    Raises:
+        StepFailed: an id is not 32 hex digits.
+    """
+    try:
+        if not all(len(each) == 32 for each in ids):
+            raise ValueError("an id does not have 32 digits")
+        return np.frombuffer(bytes.fromhex("".join(ids)), dtype=">u8").reshape(-1, 2).astype(np.uint64)
+    except ValueError as error:
+        raise StepFailed(f"{where}: ids must be 32 hex digits ({error}); run documents/normalize first") from error
