@@ -11,23 +11,20 @@ num_hits,
 * `evidence/matches/<source>/part-NNNNN.parquet`: all matches, so that other thresholds can be tried without the text.
 """
 
-import json
 import time
 from collections import Counter
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-import fsspec
 import numpy as np
-import pyarrow as pa
-import xxhash
 
 from marin_exec import ConfigError, Out, kind, measured
 from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark, PackageBenchmark
-from steps.decontaminate.features import FeatureIndex, extract_features
+from steps.decontaminate.evidence import write_frequencies, write_samples, write_verdicts
+from steps.decontaminate.features import FeatureIndex
 from steps.decontaminate.judge import Boilerplate, Frequencies, Thresholds, Verdict, count_frequencies, judge_matches
 from steps.decontaminate.scan import ScanTask, Suite, load_index, scan_shard
-from steps.documents import NamedInput, read_table, shard_names, write_table
+from steps.documents import NamedInput, read_table, shard_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +39,9 @@ class DecontaminateConfig:
     """Words in an n-gram."""
     shortest_words: int = 3
     """Shorter paragraphs say nothing; from here to n - 1 words they count as a whole."""
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = field(default_factory=Thresholds)
     """What makes a document contaminated."""
-    boilerplate: Boilerplate = Boilerplate()
+    boilerplate: Boilerplate = field(default_factory=Boilerplate)
     """Which features are too common to count."""
     samples_per_benchmark: int = 20
     """At most so many contaminated documents a benchmark go to flagged_samples.json."""
@@ -116,35 +113,50 @@ def find_contaminated(config: DecontaminateConfig, out: Out) -> DecontaminateRes
     for number, source in enumerate(config.sources):
         for shard, table in zip(shards[source.name], matches[source.name], strict=True):
             found = judge_matches(index, table, frequencies.in_source[number], config.thresholds)
-            verdicts[source.name, shard] = _write_verdicts(source, shard, found, out)
-    _write_evidence(index, frequencies, out)
-    _write_samples(config, index, verdicts, out)
-
-    flagged = [pair for found in verdicts.values() for pair in found]
-    by_benchmark = Counter(benchmark for _, verdict in flagged for benchmark in verdict.benchmarks)
-    names = list(dict.fromkeys(record.benchmark for record in index.records))
-    records = Counter(record.benchmark for record in index.records)
-    empty = Counter(
-        record.benchmark for record, count in zip(index.records, index.features_of_record, strict=True) if count == 0
-    )
+            verdicts[source.name, shard] = write_verdicts(source, shard, found, out)
+    write_frequencies(index, frequencies, out)
+    write_samples(index, config.sources, verdicts, config.samples_per_benchmark, config.seed, out)
     return DecontaminateResult(
         documents_in=total("documents"),
         documents_skipped=total("skipped"),
         contaminated={name: sum(len(verdicts[name, shard]) for shard in shards[name]) for name in shards},
-        contaminated_by_benchmark={name: by_benchmark[name] for name in names},
-        records={name: records[name] for name in names},
-        records_without_features={name: empty[name] for name in names},
-        features_by_benchmark=_features_by_benchmark(index, names),
-        features=len(index.hashes),
-        features_met=int((frequencies.documents.sum(axis=0) > 0).sum()),
-        features_dropped=int(frequencies.everywhere.sum()),
-        features_dropped_in_source={
-            name: int(frequencies.in_source[number].sum()) for number, name in enumerate(frequencies.sources)
-        },
         features_checked=sum(total("features").values()),
+        **_benchmark_counts(index, [verdict for found in verdicts.values() for _, verdict in found]),
+        **_frequency_counts(frequencies),
         seconds=time.monotonic() - started,
         scanned_megabytes_per_second=sum(total("num_bytes").values()) / 1e6 / scanned,
     )
+
+
+def _benchmark_counts(index: FeatureIndex, verdicts: list[Verdict]) -> dict[str, Any]:
+    """Returns the fields of the result that count by benchmark."""
+    names = list(dict.fromkeys(record.benchmark for record in index.records))
+    records = Counter(record.benchmark for record in index.records)
+    counts = zip(index.records, index.features_of_record, strict=True)
+    empty = Counter(record.benchmark for record, count in counts if count == 0)
+    contaminated = Counter(benchmark for verdict in verdicts for benchmark in verdict.benchmarks)
+    number = {name: position for position, name in enumerate(names)}
+    benchmark_of_record = np.array([number[record.benchmark] for record in index.records], dtype=np.int64)
+    feature_of_member = np.repeat(np.arange(len(index.hashes)), np.diff(index.starts))
+    pairs = np.unique(np.stack([benchmark_of_record[index.members], feature_of_member], axis=1), axis=0)
+    features = np.bincount(pairs[:, 0], minlength=len(names)).tolist()
+    return {
+        "contaminated_by_benchmark": {name: contaminated[name] for name in names},
+        "records": {name: records[name] for name in names},
+        "records_without_features": {name: empty[name] for name in names},
+        "features_by_benchmark": dict(zip(names, features, strict=True)),
+        "features": len(index.hashes),
+    }
+
+
+def _frequency_counts(frequencies: Frequencies) -> dict[str, Any]:
+    """Returns the fields of the result on what was met and what was dropped."""
+    dropped = frequencies.in_source.sum(axis=1).tolist()
+    return {
+        "features_met": int((frequencies.documents.sum(axis=0) > 0).sum()),
+        "features_dropped": int(frequencies.everywhere.sum()),
+        "features_dropped_in_source": dict(zip(frequencies.sources, dropped, strict=True)),
+    }
 
 
 def _check(config: DecontaminateConfig) -> None:
@@ -163,86 +175,3 @@ def _check(config: DecontaminateConfig) -> None:
     taken = [source.name for source in config.sources if source.name.split("/")[0] == "evidence"]
     if taken:
         raise ConfigError(f"source {taken[0]!r}: the name is taken by this step's own folder; rename the source")
-
-
-def _features_by_benchmark(index: FeatureIndex, names: list[str]) -> dict[str, int]:
-    number = {name: position for position, name in enumerate(names)}
-    benchmark_of_record = np.array([number[record.benchmark] for record in index.records], dtype=np.int64)
-    feature_of_member = np.repeat(np.arange(len(index.hashes)), np.diff(index.starts))
-    pairs = np.unique(np.stack([benchmark_of_record[index.members], feature_of_member], axis=1), axis=0)
-    return dict(zip(names, np.bincount(pairs[:, 0], minlength=len(names)).tolist(), strict=True))
-
-
-def _write_verdicts(source: NamedInput, shard: str, verdicts: list[Verdict], out: Out) -> list[tuple[str, Verdict]]:
-    """Writes the sparse table of a shard; returns its verdicts by document id."""
-    ids = read_table(source.path, shard, ["id"])["id"].to_pylist()
-    found = [(ids[verdict.row], verdict) for verdict in verdicts]
-    table = {
-        "id": pa.array([identifier for identifier, _ in found], pa.string()),
-        "benchmark": pa.array([",".join(verdict.benchmarks) for _, verdict in found], pa.string()),
-        "max_overlap": pa.array([verdict.max_overlap for _, verdict in found], pa.float32()),
-        "num_hits": pa.array([verdict.num_hits for _, verdict in found], pa.int32()),
-        "example": pa.array([verdict.example for _, verdict in found], pa.string()),
-    }
-    write_table(out.file(f"{source.name}/{shard}"), pa.table(table))
-    return found
-
-
-def _write_evidence(index: FeatureIndex, frequencies: Frequencies, out: Out) -> None:
-    def table(chosen: np.ndarray) -> dict[str, pa.Array]:
-        records = [[f"{r.benchmark}:{r.name}" for r in index.records_of(int(feature))] for feature in chosen]
-        columns = {"feature": pa.array(index.hashes[chosen]), "records": pa.array(records, pa.list_(pa.string()))}
-        for number, source in enumerate(frequencies.sources):
-            columns[f"documents:{source}"] = pa.array(frequencies.documents[number][chosen])
-        return columns
-
-    met = np.flatnonzero(frequencies.documents.sum(axis=0) > 0)
-    write_table(out.file("evidence/features.parquet"), pa.table(table(met)))
-    dropped = np.flatnonzero(frequencies.in_source.any(axis=0))
-    columns = table(dropped)
-    columns["everywhere"] = pa.array(frequencies.everywhere[dropped])
-    columns["text"] = pa.array([index.excerpt(int(feature)) for feature in dropped], pa.string())
-    write_table(out.file("evidence/boilerplate.parquet"), pa.table(columns))
-
-
-def _write_samples(
-    config: DecontaminateConfig,
-    index: FeatureIndex,
-    verdicts: dict[tuple[str, str], list[tuple[str, Verdict]]],
-    out: Out,
-) -> None:
-    by_benchmark: dict[str, list[tuple[int, str, str, str, Verdict]]] = {}
-    for (source, shard), found in verdicts.items():
-        for identifier, verdict in found:
-            rank = xxhash.xxh3_64_intdigest(identifier.encode(), seed=config.seed)
-            for benchmark in verdict.benchmarks:
-                by_benchmark.setdefault(benchmark, []).append((rank, identifier, source, shard, verdict))
-    paths = {source.name: source.path for source in config.sources}
-    samples = {}
-    for benchmark in sorted(by_benchmark):
-        chosen = sorted(by_benchmark[benchmark], key=lambda member: member[:4])[: config.samples_per_benchmark]
-        samples[benchmark] = [
-            _sample(config, index, source, read_table(paths[source], shard, ["id", "text", "source_id"]), verdict)
-            for _, _, source, shard, verdict in chosen
-        ]
-    with fsspec.open(out.file("flagged_samples.json"), "w", encoding="utf-8") as file:
-        json.dump(samples, file, indent=1, ensure_ascii=False)
-
-
-def _sample(config: DecontaminateConfig, index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict) -> dict:
-    features = extract_features([shard["text"][verdict.row].as_py()], config.ngram_words, config.shortest_words)
-    worst = features.paragraphs == features.paragraphs[0] + verdict.paragraph
-    hits = np.flatnonzero(worst & (index.find(features.hashes) >= 0))
-    last = int(hits[-1])
-    return {
-        "id": shard["id"][verdict.row].as_py(),
-        "source": source,
-        "source_id": shard["source_id"][verdict.row].as_py(),
-        "benchmarks": list(verdict.benchmarks),
-        "example": verdict.example,
-        "max_overlap": round(verdict.max_overlap, 4),
-        "num_hits": verdict.num_hits,
-        "matched_text": features.words.excerpt(
-            int(features.firsts[hits[0]]), int(features.firsts[last] + features.lengths[last]) - 1
-        )[:1000],
-    }
