@@ -5,6 +5,7 @@ what it was made from. See docs/concepts.md.
 """
 
 from marin_exec.errors import ConfigError, IdentityMismatch, InternalError, MarinExecError, StepFailed, StoreError
+from marin_exec.experiment import main
 from marin_exec.fields import InputPath, added_default, measured, renamed_from, runtime
 from marin_exec.out import Milestone, Out, ShardOut
 from marin_exec.step import Kind, Resources, Retry, Step, StepPath, kind
@@ -27,6 +28,7 @@ __all__ = [
     "StoreError",
     "added_default",
     "kind",
+    "main",
     "measured",
     "renamed_from",
     "runtime",

@@ -32,14 +32,14 @@ measured = _Measured()
 
 
 @dataclass(frozen=True)
-class added_default:  # noqa: N801 - used like a keyword in annotations
+class added_default:
     """A field added after steps of its kind had run: while it has this value, the digest is as if it did not exist."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class renamed_from:  # noqa: N801
+class renamed_from:
     """The field's name when steps of its kind first ran; the digest keeps using it."""
 
     name: str

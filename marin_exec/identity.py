@@ -18,9 +18,18 @@ from marin_exec.errors import ConfigError, InternalError
 from marin_exec.fields import is_runtime
 from marin_exec.source import source_of
 from marin_exec.step import Step, StepPath, references
-from marin_exec.trees import Difference, differences, flatten
+from marin_exec.trees import Difference, dependency_references, differences, flatten
 
-__all__ = ["FORMAT", "Difference", "Identity", "differences", "flatten", "identify", "resolve_config"]
+__all__ = [
+    "FORMAT",
+    "Difference",
+    "Identity",
+    "dependency_references",
+    "differences",
+    "flatten",
+    "identify",
+    "resolve_config",
+]
 
 FORMAT = "marin-step/1"
 """The format of the tree and its encoding. Raising it gives every step another digest."""

@@ -50,7 +50,9 @@ def kind(
         ConfigError: another function already has this kind name and version.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"kind {name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'")
+        raise ConfigError(
+            f"kind {name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
+        )
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
         declared = Kind(name, version, fn, content_digest)
@@ -165,7 +167,9 @@ class StepPath:
 def _clean_sub_path(name: str, sub_path: str) -> str:
     parts = sub_path.split("/")
     if not sub_path or any(part in ("", ".", "..") for part in parts):
-        raise ConfigError(f"step {name}: sub-path {sub_path!r}; a relative path without empty, '.' or '..' parts is needed")
+        raise ConfigError(
+            f"step {name}: sub-path {sub_path!r}; a relative path without empty, '.' or '..' parts is needed"
+        )
     return sub_path
 
 

@@ -142,3 +142,15 @@ def _text(node: list[Any]) -> str:
     if tag in ("int", "path", "date", "dtype"):
         return node[1]
     return f"{tag}({', '.join(str(part) for part in node[1:] if part != '')})"
+
+
+def dependency_references(tree: dict[str, Any]) -> dict[str, str]:
+    """Returns the whole digest of each step that a config refers to, by the dotted path of the field."""
+
+    def walk(node: list[Any], path: str) -> Iterator[tuple[str, str]]:
+        if node[0] == "step":
+            yield path, node[1]
+        for suffix, child in _children(node) or ():
+            yield from walk(child, path + suffix)
+
+    return dict(walk(tree["config"], "config"))

@@ -17,7 +17,7 @@ from typing import Any
 from marin_exec.errors import StepFailed, StoreError
 from marin_exec.records import FileEntry
 from marin_exec.store.layout import TEMPORARY
-from marin_exec.store.pieces import Piece
+from marin_exec.store.pieces import Piece, piece_named
 from marin_exec.store.results import plain_result, split_result
 from marin_exec.store.store import Store
 
@@ -37,7 +37,7 @@ def scan(fs: Any, attempt_dir: str) -> tuple[FileEntry, ...]:
         StepFailed: there is something that can't be kept: a link that leads out of the directory or to a directory, a
             pipe, a socket. The message names it.
     """
-    return _entries(fs, attempt_dir, sorted(_walk(fs, attempt_dir)))
+    return _entries(fs, attempt_dir, sorted(_walk(fs, attempt_dir, "")))
 
 
 def scan_paths(fs: Any, attempt_dir: str, paths: Sequence[str]) -> tuple[FileEntry, ...]:
@@ -50,8 +50,10 @@ def scan_paths(fs: Any, attempt_dir: str, paths: Sequence[str]) -> tuple[FileEnt
     for path in paths:
         full = f"{attempt_dir}/{path}"
         if fs.isdir(full):
-            chosen.update(f"{path}/{below}" for below in _walk(fs, full))
+            chosen.update(_walk(fs, attempt_dir, path + "/"))
         elif fs.isfile(full):
+            if _is_local(fs):
+                _check_inside(os.path.realpath(attempt_dir), full)
             chosen.add(path)
         else:
             raise StepFailed(f"{full}: does not exist; write it before it is committed or published")
@@ -81,39 +83,43 @@ def _is_local(fs: Any) -> bool:
     return getattr(fs, "local_file", False)
 
 
-def _walk(fs: Any, directory: str) -> Iterator[str]:
-    """Yields the path of each file below a directory, relative to it, in no particular order."""
+def _walk(fs: Any, top: str, below: str) -> Iterator[str]:
+    """Yields the path, relative to `top`, of each file in its sub-directory `below` ("" or ending in "/"), unsorted."""
     if _is_local(fs):
-        yield from _walk_local(os.path.realpath(directory), directory, "")
+        yield from _walk_local(top, os.path.realpath(top), below)
         return
-    base = fs._strip_protocol(directory).rstrip("/") + "/"
-    for full in fs.find(directory):
+    base = fs._strip_protocol(top).rstrip("/") + "/"
+    for full in fs.find(f"{top}/{below}".rstrip("/")):
         if TEMPORARY not in full:
             yield full[len(base) :]
 
 
-def _walk_local(top: str, directory: str, relative: str) -> Iterator[str]:
-    for entry in os.scandir(directory):
-        path = relative + entry.name
+def _walk_local(top: str, real_top: str, below: str) -> Iterator[str]:
+    for entry in os.scandir(f"{top}/{below}"):
+        path = below + entry.name
         if entry.name.startswith(TEMPORARY):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk_local(top, entry.path, path + "/")
+            yield from _walk_local(top, real_top, path + "/")
         elif entry.is_file(follow_symlinks=False):
             yield path
         elif entry.is_symlink():
-            target = os.path.realpath(entry.path)
-            if not os.path.isfile(target) or not target.startswith(top + "/"):
-                raise StepFailed(
-                    f"{entry.path}: a link to {target}; an output may only link to regular files inside itself, "
-                    "because it must stay whole when other things are moved. Copy the file instead"
-                )
+            _check_inside(real_top, entry.path)
             yield path
         else:
             mode = stat.filemode(entry.stat(follow_symlinks=False).st_mode)
             raise StepFailed(
                 f"{entry.path}: neither a file nor a directory ({mode}); remove it before the step returns"
             )
+
+
+def _check_inside(real_top: str, path: str) -> None:
+    target = os.path.realpath(path)
+    if not os.path.isfile(target) or not target.startswith(real_top + "/"):
+        raise StepFailed(
+            f"{path}: a link to {target}; an output may only link to regular files inside itself, "
+            "because it must stay whole when other things are moved. Copy the file instead"
+        )
 
 
 def output_digest(files: Sequence[FileEntry], result_json: Any, content_digest: str | None = None) -> str:
@@ -130,6 +136,12 @@ def output_digest(files: Sequence[FileEntry], result_json: Any, content_digest: 
         content = {"content": content_digest}
     tree = ["marin-exec output 1", content, result_json]
     return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def milestone_digest(store: Store, digest: str, chain: int, name: str) -> str | None:
+    """Returns the output digest of a milestone that a chain of attempts published, or None if it did not."""
+    piece = piece_named(store, digest, chain, "milestone", name)
+    return output_digest(piece.files, piece.result) if piece is not None else None
 
 
 def differing_files(

@@ -56,6 +56,13 @@ def commit_piece(store: Store, digest: str, chain: int, kind: PieceKind, name: s
         return Piece.from_bytes(found.data, store.url(path))
 
 
+def piece_named(store: Store, digest: str, chain: int, kind: PieceKind, name: str) -> Piece | None:
+    """Returns one committed piece of a chain, or None."""
+    path = layout.piece(digest, chain, kind, name)
+    found = store.files.read(path)
+    return Piece.from_bytes(found.data, store.url(path)) if found else None
+
+
 def pieces(store: Store, digest: str, chain: int, kind: PieceKind) -> dict[str, Piece]:
     """Returns the committed pieces of a chain by name, sorted by name."""
     directory = layout.pieces_directory(digest, chain, kind)

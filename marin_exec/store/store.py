@@ -8,7 +8,7 @@ import contextlib
 import os
 import posixpath
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,21 @@ class Store:
             StoreError: the scheme is not supported, or the prefix is not one.
         """
         return Store(canonical_prefix(prefix))
+
+    @staticmethod
+    def containing(path: str) -> "Store":
+        """Returns the local store that a full path lies in: the nearest folder above it that holds records.
+
+        Raises:
+            StoreError: no folder above the path is a store.
+        """
+        full = os.path.abspath(path.removeprefix("file://"))
+        folder = full
+        while folder != os.path.dirname(folder):
+            if os.path.isdir(os.path.join(folder, layout.STEPS)):
+                return Store.open(folder)
+            folder = os.path.dirname(folder)
+        raise StoreError(f"{path}: no folder above it is a store (none has {layout.STEPS}/); give a path inside one")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Store, (self.prefix,))
@@ -128,15 +143,21 @@ class Store:
         Raises:
             StoreError: there is none, or it is damaged.
         """
+        record = self.record_or_none(digest, attempt)
+        if record is None:
+            path = self.url(layout.record(digest, attempt))
+            raise StoreError(
+                f"{path}: missing, so nothing is known of attempt {attempt} of step {digest[:16]}; "
+                "restore the file, or run the step again with --force"
+            )
+        return record
+
+    def record_or_none(self, digest: str, attempt: int) -> Record | None:
+        """Returns the record of one attempt, or None if it was never committed."""
         path = layout.record(digest, attempt)
         with self._reading(path):
             found = self.files.read(path)
-        if found is None:
-            raise StoreError(
-                f"{self.url(path)}: missing, so nothing is known of attempt {attempt} of step {digest[:16]}; "
-                "restore the file, or run the step again with --force"
-            )
-        return Record.from_bytes(found.data, self.url(path))
+        return Record.from_bytes(found.data, self.url(path)) if found is not None else None
 
     def current(self, digest: str) -> Record | None:
         """Returns the record of the attempt that is a step's result, or None if it was never done.
@@ -242,7 +263,7 @@ class Store:
         return [posixpath.basename(path.rstrip("/")) for path in listed]
 
     @contextlib.contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
+    def _reading(self, path: str) -> Generator[None]:
         try:
             yield
         except OSError as error:

@@ -1,0 +1,79 @@
+# Everything here finds or makes a Python 3.12 environment in .venv, installs the locked versions, and goes on.
+# A second run installs nothing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+unexport PYTHONDONTWRITEBYTECODE
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed-from-lock
+PREFIX ?= store
+
+.PHONY: help setup quickstart test check format test-slow lock browser bench-chain clean
+
+help:
+	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
+	@echo "make test         lint, format check, type check and all tests"
+	@echo "make test-slow    the tests that take longer than the budget of make test"
+	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
+	@echo "make format       format and fix what can be fixed"
+	@echo "make lock         resolve requirements.lock again from pyproject.toml"
+
+setup: $(STAMP)
+
+# Tried in turn: $PYTHON, python3.12 (also where pyenv only offers it by version), uv's interpreter, python3.
+$(VENV)/bin/python:
+	@python=""; \
+	for each in "$${PYTHON:-}" python3.12 python3 $$(command -v uv >/dev/null && uv python find 3.12 2>/dev/null || true); do \
+	  [ -n "$$each" ] || continue; \
+	  if PYENV_VERSION=3.12 "$$each" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] < (3, 12))' >/dev/null 2>&1; then python="$$each"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "error: no Python 3.12 or newer with venv was found. Install it (python3.12 and python3.12-venv), or name one: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	echo "making $(VENV) with $$python"; \
+	PYENV_VERSION=3.12 "$$python" -m venv $(VENV)
+
+$(STAMP): requirements.lock pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check "$$(grep '^uv==' requirements.lock)" \
+	  || { echo "error: pip cannot install from the package index; check the network or pip's configuration" >&2; exit 1; }
+	@$(BIN)/uv pip install -q --compile-bytecode --no-deps --python $(BIN)/python -r requirements.lock \
+	  || { echo "error: the locked versions in requirements.lock could not be installed (see above)" >&2; exit 1; }
+	@$(BIN)/uv pip install -q --no-deps --no-build-isolation --python $(BIN)/python -e . \
+	  || { echo "error: this project itself could not be installed into $(VENV) (see above)" >&2; exit 1; }
+	@touch $(STAMP)
+
+quickstart: $(STAMP)
+	@$(BIN)/marin-exec run experiments/quickstart.py --prefix $(PREFIX)
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyrefly check
+
+# Page tests look at pages in a real browser. Debian's package is installed where that can be done without asking.
+browser:
+	@if ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing chromium for the page tests"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
+	  else echo "note: no chromium on this machine; the page tests will be skipped (apt-get install chromium)" >&2; fi; \
+	fi
+
+test: check browser
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(STAMP) browser
+	@$(BIN)/python -m pytest -m slow
+
+bench-chain: $(STAMP)
+	@$(BIN)/python benchmarks/chain.py
+
+format: $(STAMP)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: $(STAMP)
+	@$(BIN)/uv pip compile pyproject.toml --group dev --python $(BIN)/python --no-emit-index-url --no-header -q -o requirements.lock
+
+clean:
+	rm -rf $(VENV)

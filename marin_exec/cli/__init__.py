@@ -1,0 +1,66 @@
+"""The command line: `marin-exec VERB ...`.
+
+stdout holds the result, stderr the narration; every reading verb has `--json`. Nothing heavy is imported here: each
+verb imports what it needs when it is called.
+
+Exit codes: 0 fine; 1 a step failed, or the store did; 2 usage or config error; 3 `plan --check` found work to do;
+4 content differs from what the experiment states; 5 `run --max-runs` would be exceeded; 130 interrupted.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from marin_exec.errors import ConfigError, IdentityMismatch, MarinExecError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_WORK_TO_DO = 3
+EXIT_MISMATCH = 4
+EXIT_MAX_RUNS = 5
+EXIT_INTERRUPTED = 130
+
+EXPERIMENT_VERBS = ("plan", "run", "status", "why")
+
+DEFAULT_PREFIX = "store"
+
+
+class _Group(click.Group):
+    """Turns this package's errors into one message on stderr and the documented exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except MarinExecError as error:
+            click.secho(f"error: {error}", fg="red", err=True)
+            sys.exit(_exit_code(error))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["plan", "run", "status", "why", "show", "diff", "lineage", "ls"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        if cmd_name in EXPERIMENT_VERBS:
+            from marin_exec.cli import experiment_verbs as verbs
+        else:
+            from marin_exec.cli import store_verbs as verbs
+        return getattr(verbs, cmd_name)
+
+
+def _exit_code(error: MarinExecError) -> int:
+    if isinstance(error, IdentityMismatch):
+        return EXIT_MISMATCH
+    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="marin-exec")
+def cli() -> None:
+    """Plan, run and inspect declarative experiments: content-hashed steps on Ray, with their lineage."""
+
+
+def main() -> None:
+    """Entry point of the `marin-exec` script."""
+    cli(prog_name="marin-exec")

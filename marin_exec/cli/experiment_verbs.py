@@ -1,0 +1,250 @@
+"""The verbs that take an experiment: plan, run, status, why."""
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_WORK_TO_DO
+from marin_exec.cli.options import experiment_arguments, json_option, prefix_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from marin_exec.plan import Plan, PlannedStep, PlanOptions
+
+_CODE_CHANGE = click.option(
+    "--on-code-change",
+    type=click.Choice(["say", "reuse", "rerun", "refuse"]),
+    default="say",
+    show_default=True,
+    help="A finished step whose code differs: reuse and say so; also take up its half-done shards (reuse); run it again; refuse.",
+)
+_ONLY = click.option(
+    "--only", multiple=True, metavar="NAME", help="Bring about this step and what it needs; repeatable."
+)
+_FORCE = click.option("--force", multiple=True, metavar="NAME", help="Run this step even if it is done; repeatable.")
+
+
+def _options(only: tuple[str, ...], force: tuple[str, ...], on_code_change: str) -> "PlanOptions":
+    from marin_exec.plan import OnCodeChange, PlanOptions
+
+    return PlanOptions(only=only, force=force, on_code_change=OnCodeChange(on_code_change))
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@experiment_arguments
+@prefix_option
+@_ONLY
+@_FORCE
+@_CODE_CHANGE
+@click.option("--check", is_flag=True, help="Exit with 3 if something would run.")
+@click.option("-v", "--verbose", is_flag=True, help="List reused steps too.")
+@json_option
+def plan(
+    experiment: str,
+    parameters: tuple[str, ...],
+    prefix: str,
+    only: tuple[str, ...],
+    force: tuple[str, ...],
+    on_code_change: str,
+    check: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Show what a run of EXPERIMENT would do with each step, and why. Writes nothing.
+
+    PARAMETERS are passed to the experiment's pipeline(), as draccus takes them.
+    """
+    from marin_exec.experiment import load_experiment
+    from marin_exec.plan import make_plan
+    from marin_exec.store import Store
+
+    loaded = load_experiment(experiment, parameters)
+    made = make_plan(loaded.steps, Store.open(prefix), _options(only, force, on_code_change))
+    if as_json:
+        print_json(plan_as_json(made))
+    else:
+        print_plan(made, verbose=verbose)
+    if check and made.to_run:
+        sys.exit(EXIT_WORK_TO_DO)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@experiment_arguments
+@prefix_option
+@_ONLY
+@_FORCE
+@_CODE_CHANGE
+@click.option(
+    "--max-runs", type=click.IntRange(min=0), help="Refuse before starting, with exit code 5, if more steps would run."
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["ray", "local"]),
+    default="ray",
+    show_default=True,
+    help="Where steps run; local is this process.",
+)
+@click.option("--address", help="Of a Ray cluster; by default RAY_ADDRESS, else one is started on this machine.")
+@click.option("--max-concurrent", type=click.IntRange(min=1), help="Steps that run at the same time.")
+@click.option("--dry-run", is_flag=True, help="The same as `plan`.")
+def run(
+    experiment: str,
+    parameters: tuple[str, ...],
+    prefix: str,
+    only: tuple[str, ...],
+    force: tuple[str, ...],
+    on_code_change: str,
+    max_runs: int | None,
+    backend: str,
+    address: str | None,
+    max_concurrent: int | None,
+    dry_run: bool,
+) -> None:
+    """Run EXPERIMENT: what is done is reused, what is not is run, once, whoever else runs it too.
+
+    PARAMETERS are passed to the experiment's pipeline(), as draccus takes them.
+    """
+    from marin_exec.experiment import load_experiment
+    from marin_exec.plan import make_plan
+    from marin_exec.run import run_plan
+    from marin_exec.store import Store, register_root
+
+    loaded = load_experiment(experiment, parameters)
+    store = Store.open(prefix)
+    made = make_plan(loaded.steps, store, _options(only, force, on_code_change))
+    if dry_run:
+        print_plan(made, verbose=False)
+        return
+    would_run = len(made.to_run)
+    if max_runs is not None and would_run > max_runs:
+        print_plan(made, verbose=False)
+        click.secho(
+            f"error: {would_run} steps would run, and --max-runs is {max_runs}; nothing was started", fg="red", err=True
+        )
+        sys.exit(EXIT_MAX_RUNS)
+    if made.to_run:
+        store.check_writable()
+    register_root(store, loaded.name, made.targets)
+    _say_code_changes(made)
+    if not made.to_run:
+        click.echo(f"{_counts(made)}; nothing to run", err=True)
+        return
+    outcome = run_plan(made, store, loaded, backend=backend, address=address, max_concurrent=max_concurrent)
+    if outcome.interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+    if outcome.failed:
+        sys.exit(EXIT_FAILED)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@experiment_arguments
+@prefix_option
+@json_option
+def status(experiment: str, parameters: tuple[str, ...], prefix: str, as_json: bool) -> None:
+    """Show how each step of EXPERIMENT stands in the store: done, running, failed, or not there."""
+    from marin_exec.experiment import load_experiment
+    from marin_exec.plan import make_plan
+    from marin_exec.status import step_states
+    from marin_exec.store import Store
+
+    loaded = load_experiment(experiment, parameters)
+    store = Store.open(prefix)
+    states = step_states(make_plan(loaded.steps, store), store)
+    if as_json:
+        print_json({"experiment": loaded.name, "steps": states})
+        return
+    print_table([[row["state"], row["name"], row["digest"][:16], row["detail"]] for row in states])
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("experiment", type=click.Path())
+@click.argument("step")
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@prefix_option
+@_CODE_CHANGE
+@json_option
+def why(
+    experiment: str, step: str, parameters: tuple[str, ...], prefix: str, on_code_change: str, as_json: bool
+) -> None:
+    """Say why STEP of EXPERIMENT would run or be reused, down to the root cause."""
+    from marin_exec.experiment import load_experiment
+    from marin_exec.plan import check_names, make_plan
+    from marin_exec.step import topological
+    from marin_exec.store import Store
+
+    loaded = load_experiment(experiment, parameters)
+    check_names([step], topological(list(loaded.steps)))
+    made = make_plan(loaded.steps, Store.open(prefix), _options((), (), on_code_change))
+    if not any(each.step.name == step for each in made.steps.values()):
+        made = make_plan(loaded.steps, Store.open(prefix), _options((step,), (), on_code_change))
+    chosen = next(each for each in made.steps.values() if each.step.name == step)
+    if as_json:
+        print_json(planned_as_json(chosen))
+        return
+    click.echo(f"{chosen.step.name} ({chosen.digest[:16]}): {chosen.action}")
+    click.echo(f"  because: {chosen.reason}")
+    for cause in chosen.causes:
+        click.echo(f"  root cause: {cause}")
+    if chosen.record is not None:
+        click.echo(
+            f"  last made: {chosen.record.finished} by run {chosen.record.run_id}, attempt {chosen.record.attempt}"
+        )
+    for name in chosen.code_changed:
+        click.echo(f"  code changed: {name}")
+    click.echo("  not covered: code of installed packages, data behind literal paths, and the engine itself")
+
+
+def print_plan(made: "Plan", *, verbose: bool) -> None:
+    """Prints one line a step that is not simply reused, and the counts."""
+    from marin_exec.plan import Action
+
+    rows = [
+        [each.action.value, each.step.name, each.reason]
+        for each in made.steps.values()
+        if verbose or each.action is not Action.REUSE or each.code_changed
+    ]
+    print_table(rows)
+    click.echo(_counts(made))
+
+
+def plan_as_json(made: "Plan") -> dict[str, Any]:
+    """Returns a plan as plain values; these keys stay."""
+    return {
+        "targets": list(made.targets),
+        "counts": dict(Counter(each.action.value for each in made.steps.values())),
+        "steps": [planned_as_json(each) for each in made.steps.values()],
+    }
+
+
+def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
+    return {
+        "name": each.step.name,
+        "kind": each.step.kind.name,
+        "digest": each.digest,
+        "action": each.action.value,
+        "reason": each.reason,
+        "causes": list(each.causes),
+        "code_changed": list(each.code_changed),
+        "output": each.record.output_path if each.record else None,
+        "made_by_run": each.record.run_id if each.record else None,
+        "depends_on": list(each.dependency_digests),
+        "after": list(each.after),
+    }
+
+
+def _counts(made: "Plan") -> str:
+    counted = Counter(each.action.value for each in made.steps.values())
+    return f"{len(made.steps)} steps: " + ", ".join(f"{counted[name]} {name}" for name in sorted(counted))
+
+
+def _say_code_changes(made: "Plan") -> None:
+    from marin_exec.plan import Action
+
+    for each in made.with_action(Action.REUSE):
+        if each.code_changed:
+            names = ", ".join(each.code_changed)
+            click.echo(
+                f"{each.step.name}: reused, though code changed in {names} (--on-code-change rerun makes it again)",
+                err=True,
+            )

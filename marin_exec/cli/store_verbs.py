@@ -1,0 +1,220 @@
+"""The verbs that look at a store: show, diff, lineage, ls."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marin_exec.cli.options import json_option, prefix_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from marin_exec.lineage import Lineage, Node
+    from marin_exec.records import Record
+
+_ARTIFACT_HELP = "ARTIFACT is a path (a checkpoint, a shard), a step's name, or a digest."
+
+
+@click.command(epilog=_ARTIFACT_HELP)
+@click.argument("artifact")
+@prefix_option
+@json_option
+def show(artifact: str, prefix: str, as_json: bool) -> None:
+    """Show the record of ARTIFACT: what it is, what it was made from, by what, and what came out."""
+    from marin_exec.identity import flatten
+    from marin_exec.lineage import locate
+
+    store = _store_for(prefix, artifact)
+    found = locate(store, artifact)
+    record = found.record
+    if as_json:
+        print_json({"sub_path": found.sub_path, "record": record.to_json()})
+        return
+    click.echo(f"{record.name}  {record.kind} v{record.kind_version}  digest {record.digest}")
+    click.echo(f"output   {store.url(record.output_path)}")
+    size = sum(entry.size_bytes for entry in record.files)
+    click.echo(f"files    {len(record.files)}, {size:,} bytes; output digest {record.output_digest[:16]}")
+    click.echo(
+        f"made     {record.started} to {record.finished} ({record.seconds:.1f} s), attempt {record.attempt}, run {record.run_id}"
+    )
+    git = record.provenance.get("git", {})
+    click.echo(
+        f"code     commit {git.get('commit')}{' (dirty)' if git.get('dirty') else ''}; source {record.source['digest'][:16]}"
+    )
+    click.echo(f"command  {record.provenance.get('command_line')}")
+    click.echo(
+        f"pieces   {record.pieces.get('made', 0)} made, {record.pieces.get('taken_up', 0)} taken up from earlier attempts"
+    )
+    _print_pairs("config", flatten(record.identity))
+    _print_pairs("inputs", {bound.name: f"{bound.digest[:16]} {bound.path}" for bound in record.dependencies})
+    _print_pairs("after", {bound.name: f"{bound.digest[:16]} {bound.output_digest[:16]}" for bound in record.after})
+    _print_pairs("result", _flat(record.result))
+    _print_pairs("measured", _flat(record.measured))
+
+
+@click.command(epilog="A and B are paths, step names or digests.")
+@click.argument("a")
+@click.argument("b")
+@prefix_option
+@json_option
+def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
+    """Show in which identity fields, inputs, code and results A and B differ."""
+    from marin_exec.lineage import compare, locate
+
+    store = _store_for(prefix, a)
+    compared = compare(locate(store, a).record, locate(store, b).record)
+    if as_json:
+        print_json(compared)
+        return
+    click.echo(
+        f"a: {compared['a']['name']} ({compared['a']['digest'][:16]})   b: {compared['b']['name']} ({compared['b']['digest'][:16]})"
+    )
+    if compared["same_identity"]:
+        click.echo("same identity" + ("" if compared["same_output"] else ", and yet different output"))
+    for title in ("fields", "results"):
+        rows = [[f"  {row['path']}", f"{row['a']}", f"-> {row['b']}"] for row in compared[title]]
+        if rows:
+            click.echo(title)
+            print_table(rows)
+    for name in compared["functions"]:
+        click.echo(f"code differs: {name}")
+    for key, (one, other) in compared["provenance"].items():
+        click.echo(f"provenance {key}: {one} -> {other}")
+
+
+@click.command(epilog=_ARTIFACT_HELP)
+@click.argument("artifact")
+@click.option("--up", "up", type=click.IntRange(min=1), help="This many steps up; all the way by default.")
+@click.option("--down", "down", is_flag=True, help="What was made from it, instead of what it was made from.")
+@click.option("--depth", type=click.IntRange(min=1), help="With --down: this many steps.")
+@prefix_option
+@json_option
+def lineage(artifact: str, up: int | None, down: bool, depth: int | None, prefix: str, as_json: bool) -> None:
+    """Show what ARTIFACT was made from, up to the raw sources: commits, configs and counts on the way."""
+    from marin_exec.lineage import downstream, locate, upstream
+
+    store = _store_for(prefix, artifact)
+    start = locate(store, artifact)
+    found = downstream(store, start, depth=depth) if down else upstream(store, start, depth=up)
+    if as_json:
+        print_json(lineage_as_json(found))
+        return
+    click.echo(
+        f"{start.record.name}{'/' + start.sub_path if start.sub_path else ''}  {'is used by' if down else 'was made from'}"
+    )
+    for node in found.nodes:
+        _print_node(node, found)
+
+
+@click.command()
+@prefix_option
+@json_option
+@click.option("--kind", help="Only steps of this kind.")
+def ls(prefix: str, as_json: bool, kind: str | None) -> None:
+    """List the finished steps of the store, oldest first."""
+    from marin_exec.lineage import all_current
+    from marin_exec.store import Store
+
+    store = Store.open(prefix)
+    records = sorted(all_current(store), key=lambda record: (record.finished, record.name))
+    rows = [_ls_row(record) for record in records if kind is None or record.kind == kind]
+    if as_json:
+        print_json({"prefix": store.prefix, "steps": rows})
+        return
+    print_table(
+        [
+            [r["finished"][:19], r["name"], r["kind"], r["digest"][:16], f"{r['bytes']:>12,}", f"{r['seconds']:.1f} s"]
+            for r in rows
+        ]
+    )
+
+
+def lineage_as_json(found: "Lineage") -> dict[str, Any]:
+    """Returns a lineage as plain values; these keys stay."""
+    return {
+        "artifact": {
+            "name": found.start.record.name,
+            "digest": found.start.record.digest,
+            "sub_path": found.start.sub_path,
+        },
+        "nodes": [
+            {
+                "key": node.key,
+                "depth": node.depth,
+                "name": node.name,
+                "kind": node.kind,
+                "digest": node.digest,
+                "record": node.record.to_json() if node.record else None,
+            }
+            for node in found.nodes
+        ],
+        "edges": [dataclasses.asdict(edge) for edge in found.edges],
+    }
+
+
+def _print_node(node: "Node", found: "Lineage") -> None:
+    from marin_exec.identity import flatten
+
+    indent = "  " * node.depth
+    record = node.record
+    if record is None:
+        click.echo(f"{indent}{node.name} {node.digest[:16]} (not committed yet)")
+        return
+    commit = (record.provenance.get("git") or {}).get("commit") or "none"
+    what = f"{record.kind} v{record.kind_version}"
+    click.echo(f"{indent}{node.name}  {what}  {node.digest[:16]}  {record.finished[:19]}  commit {commit}")
+    inputs = ", ".join(
+        f"{bound.name}{' @' + bound.milestone if bound.milestone else ''}" for bound in record.dependencies
+    )
+    for title, text in (
+        (
+            "config",
+            _one_line({key: value for key, value in flatten(record.identity).items() if not value.startswith("step ")}),
+        ),
+        ("counts", _one_line(_flat(record.result))),
+        ("inputs", inputs),
+        ("waited for", ", ".join(f"{bound.name} {bound.output_digest[:16]}" for bound in record.first_after)),
+    ):
+        if text:
+            click.echo(f"{indent}    {title}: {text}")
+
+
+def _ls_row(record: "Record") -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "digest": record.digest,
+        "finished": record.finished,
+        "seconds": record.seconds,
+        "files": len(record.files),
+        "bytes": sum(entry.size_bytes for entry in record.files),
+        "output": record.output_path,
+        "run_id": record.run_id,
+    }
+
+
+def _store_for(prefix: str, artifact: str) -> Any:
+    """Returns the store that an absolute path lies in, else the one at the prefix."""
+    from marin_exec.store import Store
+
+    if artifact.startswith(("/", "file://")):
+        return Store.containing(artifact)
+    return Store.open(prefix)
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if isinstance(value, dict):
+        flat: dict[str, str] = {}
+        for key, each in value.items():
+            flat |= _flat(each, f"{path}.{key}" if path else str(key))
+        return flat
+    return {} if value is None else {path: f"{value}"}
+
+
+def _one_line(pairs: dict[str, str]) -> str:
+    return ", ".join(f"{key.removeprefix('config.')} {value}" for key, value in pairs.items() if key != "format")
+
+
+def _print_pairs(title: str, pairs: dict[str, str]) -> None:
+    if pairs:
+        click.echo(title)
+        print_table([[f"  {key}", value] for key, value in pairs.items()])

@@ -1,0 +1,136 @@
+"""Loading an experiment: a Python file that exports `pipeline(params) -> steps` (or `pipeline() -> steps`)."""
+
+import dataclasses
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from marin_exec.errors import ConfigError, MarinExecError
+from marin_exec.step import Step
+
+_OWN_PACKAGES = {"marin_exec", "steps"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A loaded experiment."""
+
+    path: Path
+    name: str
+    """The file's stem; names the experiment's root in the store."""
+    steps: tuple[Step, ...]
+    travelling_modules: tuple[str, ...]
+    """Modules from the experiment's own folder: workers may lack them, so their code travels with each task."""
+
+
+def load_experiment(path: str | Path, arguments: Sequence[str] = ()) -> Experiment:
+    """Imports an experiment file and calls its `pipeline`.
+
+    Args:
+        path: of the Python file; modules beside it can be imported by it.
+        arguments: command-line arguments for its parameters, as draccus takes them ("--hero.width", "112").
+
+    Raises:
+        ConfigError: no such file, no `pipeline`, parameters that do not parse, or the file raised (with file and line).
+    """
+    file = Path(path).resolve()
+    if not file.is_file() or file.suffix != ".py":
+        raise ConfigError(
+            f"experiment {str(path)!r}: no such Python file; give the path of an experiment, e.g. experiments/hello.py"
+        )
+    module = _import_file(file)
+    pipeline = getattr(module, "pipeline", None)
+    if not callable(pipeline):
+        raise ConfigError(f"experiment {path}: has no function `pipeline`; define `def pipeline() -> list[Step]`")
+    try:
+        steps = pipeline(*_parameters(file, pipeline, arguments))
+    except MarinExecError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"experiment {path}: pipeline() raised {_where(error, file)}") from error
+    steps = (steps,) if isinstance(steps, Step) else tuple(steps or ())
+    if not steps:
+        raise ConfigError(
+            f"experiment {path}: pipeline() returned no steps; return the steps that the experiment is for"
+        )
+    return Experiment(path=file, name=file.stem, steps=steps, travelling_modules=_modules_beside(file, module.__name__))
+
+
+def _import_file(file: Path) -> ModuleType:
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as `python file.py` does
+    name = f"experiment_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look a class's module up there
+    try:
+        spec.loader.exec_module(module)
+    except MarinExecError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"experiment {file}: cannot be imported: {_where(error, file)}") from error
+    return module
+
+
+def _parameters(file: Path, pipeline: Callable[..., Any], arguments: Sequence[str]) -> list[Any]:
+    """Parses the parameters that `pipeline` asks for; none, or one dataclass."""
+    parameters = list(inspect.signature(pipeline, eval_str=True).parameters.values())
+    if not parameters:
+        if arguments:
+            raise ConfigError(f"experiment {file.name}: takes no parameters, but {' '.join(arguments)!r} was given")
+        return []
+    kind = parameters[0].annotation
+    if len(parameters) > 1 or not dataclasses.is_dataclass(kind):
+        raise ConfigError(
+            f"experiment {file.name}: pipeline{inspect.signature(pipeline)} must take no argument, or one that is a dataclass"
+        )
+    import draccus
+
+    try:
+        return [draccus.parse(config_class=kind, args=list(arguments))]
+    except SystemExit as stop:  # argparse's way of refusing; it has printed why
+        raise ConfigError(
+            f"experiment {file.name}: parameters {' '.join(arguments)!r} do not parse as {kind.__name__}"
+        ) from stop
+    except Exception as error:
+        raise ConfigError(f"experiment {file.name}: parameters do not parse: {error}") from error
+
+
+def _modules_beside(file: Path, own_name: str) -> tuple[str, ...]:
+    names = [own_name]
+    for name, module in list(sys.modules.items()):
+        origin = getattr(module, "__file__", None)
+        if not origin or name.split(".")[0] in _OWN_PACKAGES or name in ("__main__", own_name):
+            continue
+        if Path(origin).resolve().is_relative_to(file.parent) and "site-packages" not in origin:
+            names.append(name)
+    return tuple(names)
+
+
+def _where(error: Exception, file: Path) -> str:
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file]
+    place = f" ({file.name}:{lines[-1].lineno}: {lines[-1].line})" if lines else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def main(pipeline: Callable[..., Any]) -> None:
+    """Runs the command line for the experiment that calls this: `python experiment.py [VERB] [OPTIONS]`, `run` by default.
+
+    Stands at the end of an experiment file, under `if __name__ == "__main__":`.
+    """
+    from marin_exec.cli import EXPERIMENT_VERBS, cli
+
+    file = inspect.getsourcefile(pipeline)
+    if file is None:
+        raise ConfigError("main(pipeline): the pipeline's source file cannot be found; put it in a file")
+    arguments = sys.argv[1:]
+    verb = arguments.pop(0) if arguments and arguments[0] in EXPERIMENT_VERBS else "run"
+    cli(args=[verb, file, *arguments], prog_name="marin-exec")

@@ -1,0 +1,82 @@
+"""Why a step has to run: the nearest earlier run, and the root cause through any chain of upstreams.
+
+All from shared storage: records keep the digested tree, so the first fields that differ can be named without a server.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from marin_exec.identity import dependency_references, differences
+from marin_exec.records import Record
+from marin_exec.store import Store
+
+MAX_SHOWN = 3
+
+
+class Explainer:
+    """Compares steps that have no record with the nearest earlier run of the same name and kind."""
+
+    def __init__(self, store: Store, current: Mapping[str, Record | None]):
+        """`current`: the current records, by digest, of the steps in the plan."""
+        self._store = store
+        self._current = current
+        self._earlier: dict[str, Record | None] = {}
+        self._trees: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._causes: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def never_run(self, name: str, kind: str, digest: str, tree: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+        """Returns the one-line reason and the root causes of a step that has no record under this digest."""
+        self._trees[digest] = (name, tree)
+        earlier = self.nearest(name, kind)
+        if earlier is None:
+            return "never run", (f"{name}: never run",)
+        causes = self._causes_between(earlier, digest)
+        last = f"last run {earlier.finished[:10]}"
+        own = [cause.removeprefix(f"{name}: ") for cause in causes if cause.startswith(f"{name}: ")]
+        upstream = [cause for cause in causes if not cause.startswith(f"{name}: ")]
+        parts = own + [f"upstream {cause}" for cause in upstream]
+        shown = "; ".join(parts[:MAX_SHOWN]) + (
+            f"; and {len(parts) - MAX_SHOWN} more" if len(parts) > MAX_SHOWN else ""
+        )
+        return f"{shown or 'never run'} ({last})", causes
+
+    def nearest(self, name: str, kind: str) -> Record | None:
+        """Returns the latest finished run of that step name and kind, under any digest."""
+        if name not in self._earlier:
+            found = []
+            for digest16 in self._store.digests_named(name):
+                record = self._store.current(self._store.full_digest(digest16))
+                if record is not None and record.kind == kind:
+                    found.append(record)
+            self._earlier[name] = max(found, key=lambda record: record.finished, default=None)
+        return self._earlier[name]
+
+    def _causes_between(self, old: Record, digest: str) -> tuple[str, ...]:
+        """Returns "step: field old -> new" for all root differences between an earlier record and a step of the plan."""
+        key = (old.digest, digest)
+        if key in self._causes:
+            return self._causes[key]
+        self._causes[key] = ()
+        name, tree = self._trees[digest]
+        old_refs, new_refs = dependency_references(old.identity), dependency_references(tree)
+        causes: list[str] = []
+        for difference in differences(old.identity, tree):
+            was, now = old_refs.get(difference.path), new_refs.get(difference.path)
+            upstream = self._old_record(was, old) if was and now and was != now else None
+            if upstream is not None and now in self._trees and upstream.name == self._trees[now][0]:
+                causes.extend(self._causes_between(upstream, now))
+            else:
+                causes.append(f"{name}: {difference.path} {difference.old or 'absent'} -> {difference.new or 'absent'}")
+        self._causes[key] = tuple(dict.fromkeys(causes))
+        return self._causes[key]
+
+    def note(self, name: str, digest: str, tree: dict[str, Any]) -> None:
+        """Makes a step known that may stand upstream of one to be explained."""
+        self._trees[digest] = (name, tree)
+
+    def _old_record(self, digest: str, child: Record) -> Record | None:
+        """Returns the record of the upstream that an earlier run was made from."""
+        bound = next((each for each in child.dependencies if each.digest == digest), None)
+        if bound is None:
+            return None
+        return self._current.get(digest) or self._store.current(digest)

@@ -1,0 +1,227 @@
+"""Lineage: from any path to its record, up to what it was made from, and down to all that was made from it.
+
+Everything is read from records; nothing takes a lock. `upstream` and `downstream` are the same walk over two indexes.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from marin_exec.errors import StoreError
+from marin_exec.identity import differences
+from marin_exec.records import DependencyRecord, Record
+from marin_exec.store import Location, Store
+
+
+@dataclass(frozen=True)
+class Located:
+    """An artifact: a step's output, or a file or directory in it."""
+
+    record: Record
+    sub_path: str
+    """Relative to the output; "" for the whole of it."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One use of an output: `child` was made from `parent`."""
+
+    parent: str
+    """Node key: digest and attempt."""
+    child: str
+    sub_paths: tuple[str, ...]
+    milestone: str | None
+    relation: str
+    """"input", or "after" for an order without identity."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One output in a lineage."""
+
+    key: str
+    depth: int
+    """Steps away from the artifact asked for."""
+    name: str
+    kind: str
+    digest: str
+    record: Record | None
+    """None: it is not committed yet (a milestone of a step still running), or its record is gone."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The nodes, nearest first, and the edges between them."""
+
+    start: Located
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+def locate(store: Store, artifact: str) -> Located:
+    """Finds the record behind a path, a step name, or a digest of at least 6 hex digits.
+
+    A name means the latest finished step of that name.
+
+    Raises:
+        StoreError: nothing in the store matches; the message lists near names.
+    """
+    location = _location(store, artifact)
+    if location is not None:
+        digest = store.full_digest(location.digest16)
+        record = _record_of_attempt(store, digest, location.attempt)
+        if record is None:
+            raise StoreError(
+                f"{artifact}: belongs to step {location.name} ({digest[:16]}), of which no finished attempt is recorded"
+            )
+        return Located(record, location.sub_path)
+    matches = [record for record in all_current(store) if record.name == artifact]
+    if not matches and len(artifact) >= 6 and all(c in "0123456789abcdef" for c in artifact):
+        matches = [record for record in all_current(store) if record.digest.startswith(artifact)]
+    if not matches:
+        import difflib
+
+        names = sorted({record.name for record in all_current(store)})
+        near = difflib.get_close_matches(artifact, names, n=5, cutoff=0.4) or names[:10]
+        raise StoreError(
+            f"{artifact!r}: no path in {store.prefix}, no finished step's name and no digest; "
+            f"{'did you mean ' + ', '.join(near) if near else 'the store holds no finished step'}? `marin-exec ls` lists them"
+        )
+    return Located(max(matches, key=lambda record: record.finished), "")
+
+
+def record_at(path: str) -> Record:
+    """Returns the record of the output that a path lies in: for steps that look at how their inputs were made.
+
+    Args:
+        path: absolute, as a step function receives it; the store is found from it.
+
+    Raises:
+        StoreError: the path is in no store, or its step is not recorded.
+    """
+    store = Store.containing(path)
+    return locate(store, path).record
+
+
+def all_current(store: Store) -> list[Record]:
+    """Returns the current record of every step that is done, in no particular order."""
+    records = (store.current(digest) for digest in store.known_digests())
+    return [record for record in records if record is not None]
+
+
+def upstream(store: Store, start: Located, *, depth: int | None = None) -> Lineage:
+    """Returns everything that an artifact was made from, `depth` steps up or all the way."""
+
+    def step_up(record: Record) -> Iterable[tuple[Node, Edge]]:
+        for relation, bound in _bound(record):
+            parent = _record_of_attempt(store, bound.digest, store.locate(bound.path).attempt)
+            key = _key(parent) if parent else f"{bound.digest}/{bound.path.split('/')[-1]}"
+            node = Node(key, 0, bound.name, bound.kind, bound.digest, parent)
+            yield node, Edge(key, _key(record), bound.sub_paths, bound.milestone, relation)
+
+    return _walk(start, step_up, depth)
+
+
+def downstream(store: Store, start: Located, *, depth: int | None = None) -> Lineage:
+    """Returns everything that was made from an artifact's step: all current records that reach it."""
+    users: dict[str, list[tuple[Record, str, DependencyRecord]]] = {}
+    for child in all_current(store):
+        for relation, bound in _bound(child):
+            users.setdefault(bound.digest, []).append((child, relation, bound))
+
+    def step_down(record: Record) -> Iterable[tuple[Node, Edge]]:
+        for child, relation, bound in users.get(record.digest, []):
+            if relation == "after" or not _uses(bound, record, start):
+                continue  # an order is not a making
+            node = Node(_key(child), 0, child.name, child.kind, child.digest, child)
+            yield node, Edge(_key(record), _key(child), bound.sub_paths, bound.milestone, relation)
+
+    return _walk(start, step_down, depth)
+
+
+def compare(a: Record, b: Record) -> dict[str, Any]:
+    """Returns in what two outputs differ: identity fields, inputs, code, environment, results."""
+    functions_a, functions_b = a.source["functions"], b.source["functions"]
+    provenance = {
+        key: [a.provenance.get(key), b.provenance.get(key)]
+        for key in sorted({*a.provenance, *b.provenance} - {"command_line", "backend"})
+        if a.provenance.get(key) != b.provenance.get(key)
+    }
+    return {
+        "a": {"name": a.name, "digest": a.digest, "attempt": a.attempt},
+        "b": {"name": b.name, "digest": b.digest, "attempt": b.attempt},
+        "same_identity": a.digest == b.digest,
+        "same_output": a.output_digest == b.output_digest,
+        "fields": [{"path": each.path, "a": each.old, "b": each.new} for each in differences(a.identity, b.identity)],
+        "functions": sorted(
+            name for name in {*functions_a, *functions_b} if functions_a.get(name) != functions_b.get(name)
+        ),
+        "provenance": provenance,
+        "results": _result_differences(a.result, b.result),
+    }
+
+
+def _result_differences(a: Any, b: Any, path: str = "result") -> list[dict[str, Any]]:
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = list(dict.fromkeys([*a, *b]))
+        return [row for key in keys for row in _result_differences(a.get(key), b.get(key), f"{path}.{key}")]
+    return [] if a == b else [{"path": path, "a": a, "b": b}]
+
+
+def _bound(record: Record) -> list[tuple[str, DependencyRecord]]:
+    return [*(("input", each) for each in record.dependencies), *(("after", each) for each in record.after)]
+
+
+def _uses(bound: DependencyRecord, record: Record, start: Located) -> bool:
+    """For a milestone or file asked for by path: whether a user of its step used that part of it."""
+    if record.digest != start.record.digest or not start.sub_path or not bound.sub_paths:
+        return True
+    return any(
+        f"{sub}/".startswith(f"{start.sub_path}/") or f"{start.sub_path}/".startswith(f"{sub}/")
+        for sub in bound.sub_paths
+    )
+
+
+def _walk(start: Located, neighbours: Callable[[Record], Iterable[tuple[Node, Edge]]], depth: int | None) -> Lineage:
+    first = Node(_key(start.record), 0, start.record.name, start.record.kind, start.record.digest, start.record)
+    nodes = {first.key: first}
+    edges: dict[Edge, None] = {}
+    frontier, distance = [first], 0
+    while frontier and (depth is None or distance < depth):
+        distance += 1
+        following = []
+        for node in frontier:
+            for found, edge in neighbours(node.record) if node.record is not None else ():
+                edges[edge] = None
+                if found.key not in nodes:
+                    placed = Node(found.key, distance, found.name, found.kind, found.digest, found.record)
+                    nodes[found.key] = placed
+                    following.append(placed)
+        frontier = following
+    return Lineage(start, tuple(nodes.values()), tuple(edges))
+
+
+def _key(record: Record) -> str:
+    return f"{record.digest}/{record.output_path.split('/')[-1]}"
+
+
+def _location(store: Store, artifact: str) -> Location | None:
+    """Returns where a path points, or None for what can only be a name or a digest."""
+    try:
+        return store.locate(artifact)
+    except StoreError:
+        if artifact.startswith(("/", "file://", "memory://")):
+            raise
+        return None
+
+
+def _record_of_attempt(store: Store, digest: str, attempt: int | None) -> Record | None:
+    """Returns the record of the attempt in that directory, or the current one for a path without an attempt.
+
+    A milestone may lie in the directory of an attempt that died after publishing it; the attempt that went on from
+    there speaks for it.
+    """
+    record = store.record_or_none(digest, attempt) if attempt is not None else None
+    if record is not None:
+        return record
+    return store.current(digest)

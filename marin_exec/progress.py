@@ -1,0 +1,160 @@
+"""What a person sees while a run goes on: a live table on a terminal, one plain line per change elsewhere.
+
+All of it goes to stderr. What running steps say of themselves is read from their logs in the store, so it is the same
+whichever machine they run on.
+"""
+
+import sys
+import time
+from collections import Counter
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from marin_exec.plan import Action, Plan
+from marin_exec.runners.scheduler import State, StepStatus
+from marin_exec.store import Store
+from marin_exec.store.layout import attempts_directory
+
+HEARTBEAT_SECONDS = 60.0
+LOOK_SECONDS = 2.0
+
+_WORDS = {
+    State.PENDING: "again",
+    State.WAITING: "wait",
+    State.RUNNING: "run",
+    State.DONE: "done",
+    State.REUSED: "reuse",
+    State.FAILED: "FAILED",
+    State.BLOCKED: "blocked",
+    State.CANCELLED: "cancel",
+}
+
+
+class PlainReporter:
+    """One line per state change, and one a minute for each running step."""
+
+    def __init__(self, store: Store, plan: Plan, run_id: str):
+        self._store = store
+        self._plan = plan
+        self._run_id = run_id
+        self._started = time.monotonic()
+        self._last_heartbeat = self._started
+
+    def __enter__(self) -> "PlainReporter":
+        counts = Counter(each.action for each in self._plan.steps.values())
+        self._say(
+            f"run {self._run_id}: {len(self._plan.steps)} steps, {counts[Action.RUN] + counts[Action.WAIT]} to run"
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        return
+
+    def changed(self, status: StepStatus) -> None:
+        note = f"  ({status.note})" if status.note else ""
+        self._say(f"{_WORDS[status.state]:<7} {status.planned.step.name}{note}")
+
+    def tick(self, statuses: dict[str, StepStatus]) -> None:
+        now = time.monotonic()
+        if now - self._last_heartbeat < HEARTBEAT_SECONDS:
+            return
+        self._last_heartbeat = now
+        for status in statuses.values():
+            if status.state is State.RUNNING:
+                latest = latest_progress(self._store, status)
+                self._say(f"running {status.planned.step.name}  {now - status.started:.0f} s  {latest}".rstrip())
+
+    def summary(self, statuses: dict[str, StepStatus], *, interrupted: bool) -> None:
+        """Prints the counts, then each root cause with its traceback and where the whole log is."""
+        counted = Counter(status.state for status in statuses.values())
+        parts = ", ".join(f"{count} {state}" for state, count in counted.items())
+        self._say(
+            f"{'interrupted' if interrupted else 'finished'} in {time.monotonic() - self._started:.0f} s: {parts}"
+        )
+        for status in statuses.values():
+            if status.state is State.FAILED and status.failure is not None:
+                self._say_failure(status)
+
+    def _say_failure(self, status: StepStatus) -> None:
+        failure = status.failure
+        assert failure is not None
+        step = status.planned.step
+        head = self._store.head(status.planned.digest)
+        attempt = head.data.attempt if head else "?"
+        self._write(f"\nFAILED {step.name} (attempt {attempt}): {failure.reason}")
+        if failure.output_tail.strip():
+            self._write("  it had printed last:")
+            self._write("    " + "\n    ".join(failure.output_tail.strip().splitlines()[-15:]))
+        if failure.traceback:
+            self._write("  traceback:")
+            self._write("    " + "\n    ".join(failure.traceback.strip().splitlines()[-25:]))
+        self._write(f"  log: {self._store.url(attempts_directory(status.planned.digest))}/{attempt}-*.jsonl")
+
+    def _say(self, line: str) -> None:
+        self._write(f"{datetime.now().strftime('%H:%M:%S')} {line}")
+
+    def _write(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class LiveReporter(PlainReporter):
+    """A table of the running steps below the lines of what has changed, redrawn while the run goes on."""
+
+    def __init__(self, store: Store, plan: Plan, run_id: str):
+        from rich.console import Console
+        from rich.live import Live
+
+        super().__init__(store, plan, run_id)
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._last_look = 0.0
+        self._progress: dict[str, str] = {}
+
+    def __enter__(self) -> "LiveReporter":
+        self._live.start()
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._live.stop()
+
+    def tick(self, statuses: dict[str, StepStatus]) -> None:
+        now = time.monotonic()
+        running = [status for status in statuses.values() if status.state in (State.RUNNING, State.WAITING)]
+        if now - self._last_look > LOOK_SECONDS:
+            self._last_look = now
+            self._progress = {status.planned.digest: latest_progress(self._store, status) for status in running}
+        self._live.update(self._table(running, statuses, now))
+
+    def _table(self, running: list[StepStatus], statuses: dict[str, StepStatus], now: float) -> Any:
+        from rich.table import Table
+
+        settled = sum(status.state not in (State.PENDING, State.WAITING, State.RUNNING) for status in statuses.values())
+        table = Table(
+            title=f"{settled} of {len(statuses)} steps settled, {now - self._started:.0f} s", title_justify="left"
+        )
+        for column in ("step", "state", "seconds", "progress"):
+            table.add_column(column, justify="right" if column == "seconds" else "left")
+        for status in running:
+            seconds = f"{now - status.started:.0f}" if status.state is State.RUNNING else ""
+            progress = self._progress.get(status.planned.digest, "") or status.note
+            table.add_row(status.planned.step.name, status.state, seconds, progress)
+        return table
+
+    def _write(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+
+def latest_progress(store: Store, status: StepStatus) -> str:
+    """Returns the last thing that a running step said of itself, from its log; "" if it has said nothing."""
+    if status.lease is None:
+        return ""
+    events = store.events(status.planned.digest, status.lease.attempt)
+    said = [event for event in events if event["type"] == "progress"]
+    return said[-1]["message"] if said else ""
+
+
+def make_reporter(store: Store, plan: Plan, run_id: str) -> PlainReporter:
+    """Returns the live table on a terminal, plain lines elsewhere."""
+    return (LiveReporter if sys.stderr.isatty() else PlainReporter)(store, plan, run_id)

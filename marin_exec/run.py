@@ -1,0 +1,103 @@
+"""One run of a plan: backend, signals, progress and the closing summary around the scheduler."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from marin_exec.experiment import Experiment
+from marin_exec.plan import Plan
+from marin_exec.progress import make_reporter
+from marin_exec.provenance import new_run
+from marin_exec.runners.scheduler import Scheduler, State, StepStatus, Timing
+from marin_exec.runners.task import Backend
+from marin_exec.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    run_id: str
+    statuses: dict[str, StepStatus]
+    interrupted: bool
+
+    @property
+    def failed(self) -> list[StepStatus]:
+        return [status for status in self.statuses.values() if status.state is State.FAILED]
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    experiment: Experiment,
+    *,
+    backend: str = "ray",
+    address: str | None = None,
+    max_concurrent: int | None = None,
+    timing: Timing | None = None,
+) -> Outcome:
+    """Follows a plan that has something to run to its end.
+
+    A first SIGINT or SIGTERM stops the running steps, gives their leases back with the reason, and ends the run.
+
+    Raises:
+        ConfigError: the backend cannot be had (no cluster at the address).
+        StoreError: the store stopped answering, or the backend cannot reach it.
+    """
+    context = new_run(str(experiment.path), experiment.path.parent)
+    reporter = make_reporter(store, plan, context.run_id)
+    scheduler = Scheduler(
+        plan=plan,
+        store=store,
+        backend=_make_backend(backend, address, experiment),
+        context=context,
+        timing=timing or Timing.from_environment(),
+        on_change=reporter.changed,
+        on_tick=reporter.tick,
+        max_concurrent=max_concurrent,
+    )
+    interrupted = False
+    with _cancelled_by_signals(scheduler), reporter:
+        try:
+            statuses = scheduler.run()
+        except KeyboardInterrupt:
+            statuses = scheduler.statuses
+            interrupted = True
+    outcome = Outcome(run_id=context.run_id, statuses=statuses, interrupted=interrupted or scheduler.cancelled)
+    reporter.summary(statuses, interrupted=outcome.interrupted)
+    return outcome
+
+
+def _make_backend(name: str, address: str | None, experiment: Experiment) -> Backend:
+    if name == "local":
+        from marin_exec.runners.local import LocalBackend
+
+        return LocalBackend()
+    from marin_exec.runners.ray import RayBackend
+
+    return RayBackend(address, by_value=experiment.travelling_modules)
+
+
+@contextmanager
+def _cancelled_by_signals(scheduler: Scheduler) -> Iterator[None]:
+    """While active, SIGINT and SIGTERM cancel the run; in-process steps are interrupted where they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python delivers signals to the main thread only
+        return
+
+    def cancel(signum: int, frame: FrameType | None) -> Any:
+        del signum, frame
+        scheduler.cancelled = True
+        if scheduler.backend.name == "local":
+            raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, cancel) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,39 @@
+"""The `local` backend: attempts run one after the other in this process, for pdb, for tests, and for memory:// stores."""
+
+from typing import Any
+
+from marin_exec.runners.attempt import execute, map_in_process
+from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+
+
+class LocalBackend:
+    """Runs an attempt when its end is asked for; heartbeats go on meanwhile, on their own thread."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[str, AttemptTask]] = []
+
+    def start(self) -> None:
+        return
+
+    def submit(self, task: AttemptTask) -> str:
+        token = f"{task.digest}/{task.attempt}"
+        self._queue.append((token, task))
+        return token
+
+    def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
+        del timeout_seconds
+        if not self._queue:
+            return []
+        token, task = self._queue.pop(0)
+        return [(token, execute(task, map_in_process))]
+
+    def cancel(self, token: str) -> None:
+        self._queue = [(each, task) for each, task in self._queue if each != token]
+
+    def stop(self) -> None:
+        self._queue.clear()
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name}

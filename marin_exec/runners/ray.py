@@ -1,0 +1,221 @@
+"""The `ray` backend: one Ray task per attempt, and one per shard of `map_shards`.
+
+Ray only carries tasks. Nothing durable is in its object store or its control store; results that cross it are small
+descriptions of files. Retries are the scheduler's own (Ray's are off for attempts), so they are counted in the store.
+
+Without an address, a cluster is started on this machine, bound to the loopback interface, and stopped at the end.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from marin_exec.errors import ConfigError, StoreError
+from marin_exec.runners.attempt import ShardTask, execute, run_shard
+from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.store import Piece
+
+LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
+SHARD_RETRIES = 2
+TAIL_CHARACTERS = 8_000
+
+
+class RayBackend:
+    """Runs attempts on a Ray cluster.
+
+    Args:
+        address: of an existing cluster; None takes RAY_ADDRESS, else starts one on this machine.
+        num_cpus: of a cluster started here; None takes what the machine has.
+        by_value: names of modules that workers may not be able to import (an experiment outside the project, and its
+            helper modules): their functions and classes travel with the task.
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None = None, num_cpus: int | None = None, by_value: Iterable[str] = ()):
+        self._address = address or os.environ.get("RAY_ADDRESS")
+        self._num_cpus = num_cpus
+        self._by_value = tuple(by_value)
+        self._refs: dict[Any, str] = {}
+        self._started_here = False
+
+    def start(self) -> None:
+        if self._address is None:
+            # Both must be set before Ray is imported: bind to loopback, and no usage reports.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+        from ray import cloudpickle
+
+        for name in self._by_value:
+            if name in sys.modules:
+                cloudpickle.register_pickle_by_value(sys.modules[name])
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
+        if self._address is None:
+            options |= {
+                "num_cpus": self._num_cpus,
+                "include_dashboard": False,
+                "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+            }
+        try:
+            ray.init(address=self._address, namespace="marin-exec", **options)
+        except ConnectionError as error:
+            raise ConfigError(
+                f"no Ray cluster at {self._address!r} ({error}); start one with `ray start --head`, give another --address, "
+                f"or leave it out to start one on this machine"
+            ) from error
+        self._started_here = self._address is None
+
+    def submit(self, task: AttemptTask) -> str:
+        import ray
+        from ray import cloudpickle
+
+        if task.store.prefix.startswith("memory://"):
+            raise StoreError(
+                f"store {task.store.prefix}: lives in one process, and Ray runs steps in others; use a file:// store, "
+                f"or --backend local"
+            )
+        token = f"{task.digest}/{task.attempt}"
+        resources = task.resources
+        options: dict[str, Any] = {
+            "num_cpus": resources.cpus,
+            "num_gpus": resources.gpus or None,
+            "memory": resources.memory_bytes,
+            "resources": dict(resources.custom) or None,
+            "max_retries": 0,
+            "name": f"{task.step_name} a{task.attempt}",
+        }
+        if resources.env:
+            options["runtime_env"] = {"env_vars": dict(resources.env)}
+        given = {key: value for key, value in options.items() if value is not None}
+        self._refs[ray.remote(_execute_on_worker).options(**given).remote(cloudpickle.dumps(task))] = token
+        return token
+
+    def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
+        import ray
+
+        if not self._refs:
+            time.sleep(timeout_seconds)
+            return []
+        ready, _ = ray.wait(list(self._refs), num_returns=1, timeout=timeout_seconds)
+        return [(self._refs.pop(ref), _outcome(ref)) for ref in ready]
+
+    def cancel(self, token: str) -> None:
+        import ray
+
+        for ref in [ref for ref, each in self._refs.items() if each == token]:
+            ray.cancel(ref, force=True, recursive=True)
+            del self._refs[ref]
+
+    def stop(self) -> None:
+        import ray
+
+        self._refs.clear()
+        ray.shutdown()
+
+    def describe(self) -> dict[str, Any]:
+        import ray
+
+        context = ray.get_runtime_context()
+        return {
+            "name": self.name,
+            "address": self._address or "started for this run",
+            "job_id": context.get_job_id(),
+            "ray_version": ray.__version__,
+        }
+
+
+def _outcome(ref: Any) -> AttemptOutput | Failure:
+    """Returns a finished task's outcome; the cluster's own failures become a Failure too."""
+    import ray
+    from ray import exceptions
+
+    infrastructure = (
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+        exceptions.OutOfMemoryError,
+        exceptions.LocalRayletDiedError,
+        exceptions.ObjectLostError,
+        exceptions.OwnerDiedError,
+        exceptions.TaskUnschedulableError,
+    )
+    try:
+        return ray.get(ref)
+    except infrastructure as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+        return Failure(reason=reason, infrastructure=True)
+    except exceptions.RayError as error:
+        # The wrapper itself could not run: a module missing on the worker, an environment that cannot be built.
+        reason = f"the worker could not run the step: {' '.join(str(error).split())[-400:]}"
+        return Failure(reason=reason, infrastructure=False, traceback=str(error))
+
+
+def _execute_on_worker(pickled: bytes) -> AttemptOutput | Failure:
+    """Runs in a Ray worker: executes an attempt, keeping the end of what it printed for the log of a failure."""
+    import dataclasses
+
+    from ray import cloudpickle
+
+    task: AttemptTask = cloudpickle.loads(pickled)
+    with _captured_output() as printed:
+        outcome = execute(task, _map_on_ray)
+    if isinstance(outcome, Failure):
+        return dataclasses.replace(outcome, output_tail=printed.tail())
+    return outcome
+
+
+def _run_shard_on_worker(pickled: bytes) -> Piece:
+    from ray import cloudpickle
+
+    return run_shard(cloudpickle.loads(pickled))
+
+
+def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
+    """Runs shards as Ray tasks, a bounded number in flight, and yields their pieces as they finish."""
+    import ray
+    from ray import cloudpickle
+
+    remote = ray.remote(_run_shard_on_worker).options(num_cpus=cpus, max_retries=SHARD_RETRIES)
+    window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
+    waiting = list(reversed(shards))
+    in_flight: list[Any] = []
+    while waiting or in_flight:
+        while waiting and len(in_flight) < window:
+            shard = waiting.pop()
+            label = f"{shard.task.step_name} {shard.name}"
+            in_flight.append(remote.options(name=label).remote(cloudpickle.dumps(shard)))
+        ready, in_flight = ray.wait(in_flight, num_returns=1)
+        for ref in ready:
+            yield ray.get(ref)
+
+
+class _captured_output:
+    """Sends this process's stdout and stderr, C level included, to a file while it is active."""
+
+    def __enter__(self) -> "_captured_output":
+        self._file = tempfile.TemporaryFile()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._saved = (os.dup(1), os.dup(2))
+        os.dup2(self._file.fileno(), 1)
+        os.dup2(self._file.fileno(), 2)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for saved, descriptor in zip(self._saved, (1, 2), strict=True):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(max(0, size - TAIL_CHARACTERS))
+        self._tail = self._file.read().decode(errors="replace")
+        self._file.close()
+
+    def tail(self) -> str:
+        """Returns the end of what was printed; valid after the block."""
+        return self._tail

@@ -1,0 +1,90 @@
+"""What travels between the driver and the process that executes one attempt of a step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from marin_exec.records import FileEntry
+from marin_exec.step import Resources
+from marin_exec.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptTask:
+    """One attempt, ready to be executed: nothing in it has to be looked up or planned again."""
+
+    store: Store
+    step_name: str
+    kind_name: str
+    digest: str
+    attempt: int
+    chain: int
+    """The first attempt whose pieces this one may take up."""
+    attempt_path: str
+    """This attempt's directory, relative to the store's prefix."""
+    fn: Callable[..., Any]
+    config: Any
+    """The step's config with every dependency replaced by its path."""
+    content_digest: Callable[[str], str] | None
+    source_digest: str
+    resources: Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptOutput:
+    """What a finished attempt left: all that its record will say of its output."""
+
+    files: tuple[FileEntry, ...]
+    output_digest: str
+    result: Any
+    result_type: str | None
+    measured: dict[str, Any]
+    seconds: float
+    peak_memory_bytes: int
+    pieces_made: int
+    pieces_taken_up: int
+    milestones: tuple[str, ...]
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why an attempt ended badly, in plain values: it crosses process borders whatever the step raised."""
+
+    reason: str
+    """One line: exception type and message, or what killed the process."""
+    infrastructure: bool
+    """The worker or its node died or ran out of memory; the step function itself did not raise."""
+    traceback: str = ""
+    output_tail: str = ""
+    """The end of what the process printed."""
+
+
+class Backend(Protocol):
+    """Carries attempts to where they run. All methods are called from the scheduler's one thread."""
+
+    name: str
+
+    def start(self) -> None:
+        """Gets ready to run attempts; called once, and only if something has to run."""
+        ...
+
+    def submit(self, task: AttemptTask) -> str:
+        """Starts an attempt; returns a token for it."""
+        ...
+
+    def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
+        """Returns attempts that ended, waiting at most that long for one."""
+        ...
+
+    def cancel(self, token: str) -> None:
+        """Stops an attempt at once, by force if need be. It no longer appears in `finished`."""
+        ...
+
+    def stop(self) -> None:
+        """Releases what `start` took."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the records say of the backend (name, Ray job and address)."""
+        ...

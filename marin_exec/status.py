@@ -1,0 +1,30 @@
+"""How the steps of an experiment stand in the store right now."""
+
+from typing import Any
+
+from marin_exec.plan import Action, Plan, PlannedStep
+from marin_exec.store import Store
+
+
+def step_states(plan: Plan, store: Store) -> list[dict[str, Any]]:
+    """Returns one row a step: name, digest, state ("done", "running", "failed", "gone", "to run"), detail."""
+    return [_state(each, store) for each in plan.steps.values()]
+
+
+def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
+    versioned = store.head(each.digest)
+    head = versioned.data if versioned else None
+    row: dict[str, Any] = {"name": each.step.name, "digest": each.digest}
+    if head is not None and head.state == "held":
+        events = store.events(each.digest, head.attempt)
+        said = [event["message"] for event in events if event["type"] == "progress"]
+        detail = f"attempt {head.attempt} on {head.host} (pid {head.pid})" + (f": {said[-1]}" if said else "")
+        return {**row, "state": "running", "detail": detail}
+    if each.action is Action.REUSE and each.record is not None:
+        return {**row, "state": "done", "detail": f"{each.record.finished[:19]} by run {each.record.run_id}"}
+    if each.action is Action.GONE:
+        return {**row, "state": "gone", "detail": each.reason}
+    if head is not None and head.state == "free" and head.note:
+        state = "failed" if head.note.startswith("failed") else "stopped"
+        return {**row, "state": state, "detail": f"attempt {head.attempt}: {head.note}"}
+    return {**row, "state": "to run", "detail": each.reason}
