@@ -101,8 +101,12 @@ def own_files(
 
 def licence_of(distribution: metadata.Distribution) -> str:
     """Returns the licence that the metadata states, as an expression or short name; "" when it states none."""
-    stated = distribution.metadata.get("License-Expression") or distribution.metadata.get("License") or ""
-    return stated if len(stated) <= 80 and "\n" not in stated else ""
+    fields = distribution.metadata
+    stated = fields.get("License-Expression") or fields.get("License") or ""
+    if 0 < len(stated) <= 80 and "\n" not in stated:
+        return stated
+    classifiers = fields.get_all("Classifier") or []
+    return " OR ".join(each.rsplit(" :: ", 1)[-1] for each in classifiers if each.startswith("License :: OSI"))
 
 
 def _decode(content: bytes) -> str:
