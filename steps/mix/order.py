@@ -208,7 +208,10 @@ class TrainingOrder:
         slots = permute(np.arange(size), np.full(size, size), key)
         ends = np.cumsum(counts)
         components = np.searchsorted(ends, slots, side="right")
-        drawn = self._drawn_before(block)[components] + slots - (ends - counts)[components]
+        by_component = np.argsort(components, kind="stable")
+        earlier = np.empty(size, dtype=np.int64)  # of the same component in this block, in order of place
+        earlier[by_component] = np.arange(size) - (ends - counts)[components[by_component]]
+        drawn = self._drawn_before(block)[components] + earlier
         sizes = self._sizes[components]
         epochs, places = np.divmod(drawn, sizes)
         keys = self._keys[components]
