@@ -1,0 +1,152 @@
+"""Raw text to documents."""
+
+import hashlib
+import re
+import unicodedata
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marin_exec import ConfigError, StepFailed
+from steps.documents import check_documents, document_id, read_all, shard_names
+from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
+from steps.sources.raw import RawDocument, raw_name, write_raw
+from tests.directory_out import DirectoryOut
+
+
+def normalized(folder, texts, *, shards=1, order=1, **config) -> tuple[NormalizeResult, str]:
+    raw = [RawDocument(f"file-{index:03d}", text, "{}") for index, text in enumerate(texts)][::order]
+    (folder / "raw").mkdir(parents=True)
+    for shard in range(shards):
+        write_raw(str(folder / "raw" / raw_name(shard)), raw[shard::shards])
+    result = normalize(
+        NormalizeConfig(source=str(folder / "raw"), **config), DirectoryOut(folder / "out", "documents/x")
+    )
+    return result, str(folder / "out")
+
+
+def tree(path) -> dict[str, str]:
+    return {name: hashlib.sha256(open(f"{path}/{name}", "rb").read()).hexdigest() for name in [*shard_names(path)]}
+
+
+def removed(path) -> list[dict[str, str]]:
+    return pq.read_table(f"{path}/removed.parquet").to_pylist()
+
+
+def test_normalize_copies_in_a_source_keeps_first_by_source_id_and_names_the_other(tmp_path):
+    result, path = normalized(tmp_path, ["same", "other", "same", "same"])
+    table = read_all(path)
+    check_documents(table, path)
+    assert dict(zip(table["text"].to_pylist(), table["source_id"].to_pylist(), strict=True)) == {
+        "same": "file-000",
+        "other": "file-001",
+    }
+    assert (result.documents_in, result.exact_duplicates, result.documents) == (4, 2, 2)
+    assert removed(path) == [
+        {"source_id": name, "reason": "exact_duplicate", "id": document_id("same"), "kept_source_id": "file-000"}
+        for name in ("file-002", "file-003")
+    ]
+
+
+def test_normalize_reading_order_and_raw_shards_do_not_change_bytes(tmp_path):
+    texts = [f"text {index % 17}" for index in range(60)] + [" "]
+    first, path_first = normalized(tmp_path / "a", texts, documents_per_shard=5)
+    second, path_second = normalized(tmp_path / "b", texts, documents_per_shard=5, shards=4, order=-1)
+    assert first == second
+    assert tree(path_first) == tree(path_second)
+    assert removed(path_first) == removed(path_second)
+    assert first.shards == len(tree(path_first)) == 4
+
+
+def test_normalize_shards_are_sorted_by_id_throughout(tmp_path):
+    _, path = normalized(tmp_path, [f"text {index}" for index in range(50)], documents_per_shard=7)
+    table = read_all(path)
+    assert table["id"].to_pylist() == sorted(document_id(f"text {index}") for index in range(50))
+    assert len(shard_names(path)) == 8
+
+
+def test_normalize_five_megabytes_of_spaces_are_cut_to_a_short_run(tmp_path):
+    # A run that long is what stopped tokenizers elsewhere.
+    result, path = normalized(tmp_path, ["a" + " " * 5_000_000 + "b", "c" + "\n" * 128 + "d"])
+    assert sorted(read_all(path)["text"].to_pylist()) == ["a" + " " * 128 + "b", "c" + "\n" * 128 + "d"]
+    assert result.whitespace_capped == 1
+    check_documents(read_all(path), path)
+
+
+def test_normalize_texts_equal_after_cutting_are_one_document(tmp_path):
+    result, _ = normalized(tmp_path, ["a" + " " * 200 + "b", "a" + " " * 300 + "b"])
+    assert (result.whitespace_capped, result.exact_duplicates, result.documents) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("blank", ["", "   ", "\n\n\n", "\t\u00a0\u3000\u2003"])
+def test_normalize_blank_text_is_dropped_counted_and_named(tmp_path, blank):
+    result, path = normalized(tmp_path, ["text", blank])
+    assert (result.documents_in, result.blank, result.documents) == (2, 1, 1)
+    assert removed(path) == [{"source_id": "file-001", "reason": "blank", "id": "", "kept_source_id": ""}]
+
+
+def test_normalize_blank_text_under_error_policy_names_the_document(tmp_path):
+    with pytest.raises(StepFailed, match="documents/x: document file-001 .* only whitespace"):
+        normalized(tmp_path, ["text", "  "], blank="error")
+
+
+@pytest.mark.parametrize("texts", [[], [" ", "\n"]])
+def test_normalize_nothing_left_fails_with_the_counts(tmp_path, texts):
+    with pytest.raises(StepFailed, match=rf"no document is left .*: {len(texts)} read, {len(texts)} of them blank"):
+        normalized(tmp_path, texts)
+
+
+def test_normalize_source_without_raw_shards_says_what_is_needed(tmp_path):
+    (tmp_path / "raw").mkdir()
+    with pytest.raises(StepFailed, match=r"no raw-\*\.parquet"):
+        normalize(NormalizeConfig(source=str(tmp_path / "raw")), DirectoryOut(tmp_path / "out"))
+
+
+def test_normalize_composed_form_only_where_asked(tmp_path):
+    composed, decomposed = "Gr\u00f6\u00dfe", "Gro\u0308\u00dfe"
+    kept, _ = normalized(tmp_path / "a", [composed, decomposed])
+    joined, path = normalized(tmp_path / "b", [composed, decomposed], unicode_form="NFC")
+    assert (kept.documents, kept.recomposed) == (2, 0)
+    assert (joined.documents, joined.recomposed, joined.exact_duplicates) == (1, 1, 1)
+    assert read_all(path)["text"].to_pylist() == [composed]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    texts=st.lists(st.text(alphabet="ab \n\u3000o\u0308", max_size=12), min_size=1, max_size=12),
+    longest=st.integers(1, 4),
+    form=st.sampled_from([None, "NFC"]),
+)
+def test_normalize_random_texts_agrees_with_a_plain_restatement(tmp_path_factory, texts, longest, form):
+    def expected(text: str) -> str:
+        out = []
+        for character in unicodedata.normalize("NFC", text) if form else text:
+            if not (character.isspace() and len(out) >= longest and all(each.isspace() for each in out[-longest:])):
+                out.append(character)
+        return "".join(out)
+
+    wanted = {expected(text) for text in texts} - {text for text in map(expected, texts) if not re.search(r"\S", text)}
+    folder = tmp_path_factory.mktemp("random")
+    config = {"whitespace_run_characters": longest, "unicode_form": form}
+    if not wanted:
+        with pytest.raises(StepFailed):
+            normalized(folder, texts, **config)
+        return
+    result, path = normalized(folder, texts, **config)
+    assert sorted(read_all(path)["text"].to_pylist()) == sorted(wanted)
+    assert result.documents_in == result.documents + result.blank + result.exact_duplicates
+    again = normalize(
+        NormalizeConfig(source=str(folder / "raw"), **config), DirectoryOut(folder / "again", "documents/x")
+    )
+    assert again == result
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("whitespace_run_characters", 0), ("unicode_form", "NFKC"), ("blank", "keep"), ("documents_per_shard", 0)],
+)
+def test_normalize_config_value_out_of_range_names_the_field(field, value):
+    with pytest.raises(ConfigError, match=rf"NormalizeConfig\.{field}: "):
+        NormalizeConfig(source="raw", **{field: value})

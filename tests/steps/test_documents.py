@@ -1,0 +1,137 @@
+"""Contract of documents and attribute tables."""
+
+import hashlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marin_exec import StepFailed
+from steps.documents import (
+    DOCUMENT_SCHEMA,
+    check_documents,
+    document_id,
+    join_dense,
+    read_all,
+    read_table,
+    shard_name,
+    shard_names,
+    write_table,
+)
+
+
+def documents(*texts: str) -> pa.Table:
+    rows = sorted((document_id(text), text) for text in texts)
+    columns = [[row[0] for row in rows], [row[1] for row in rows], ["f.txt"] * len(rows), ["{}"] * len(rows)]
+    return pa.table([pa.array(column, pa.string()) for column in columns], schema=DOCUMENT_SCHEMA)
+
+
+def test_document_id_known_texts_has_golden_value():
+    # The published value of XXH3-128 of no bytes, most significant half first.
+    assert document_id("") == "99aa06d3014798d86001c324468d497f"
+    assert document_id("größe") == xxhash.xxh3_128("größe".encode()).hexdigest()
+
+
+def test_shard_names_unordered_directory_gives_natural_order(tmp_path):
+    for index in (100_000, 2, 99_999, 10):
+        write_table(str(tmp_path / shard_name(index)), documents("a"))
+    (tmp_path / "removed.parquet").write_bytes(b"")
+    assert shard_names(str(tmp_path)) == [shard_name(index) for index in (2, 10, 99_999, 100_000)]
+
+
+@pytest.mark.parametrize("sub_path", ["", "nowhere"])
+def test_shard_names_without_shards_says_what_is_there(tmp_path, sub_path):
+    (tmp_path / "code").mkdir()
+    with pytest.raises(StepFailed, match=r"no part-\*\.parquet"):
+        shard_names(str(tmp_path / sub_path))
+
+
+def test_read_all_memory_filesystem_gives_what_was_written():
+    table = documents("one", "two", "three")
+    write_table("memory://contract/a/part-00000.parquet", table.slice(0, 2))
+    write_table("memory://contract/a/part-00001.parquet", table.slice(2))
+    assert read_all("memory://contract/a").equals(table)
+    assert read_all("memory://contract/a", ["id"]).column_names == ["id"]
+
+
+def test_read_table_missing_column_names_those_there(tmp_path):
+    write_table(str(tmp_path / shard_name(0)), documents("a"))
+    with pytest.raises(StepFailed, match=r"no column \['score'\].*source_id"):
+        read_table(str(tmp_path), shard_name(0), ["id", "score"])
+
+
+def test_read_table_shard_that_other_side_lacks_is_an_error(tmp_path):
+    write_table(str(tmp_path / shard_name(0)), documents("a"))
+    with pytest.raises(StepFailed, match="same shard names"):
+        read_table(str(tmp_path), shard_name(1))
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 10, -1])
+def test_read_table_truncated_file_is_found_out(tmp_path, kept_bytes):
+    path = tmp_path / shard_name(0)
+    write_table(str(path), documents("a", "b"))
+    path.write_bytes(path.read_bytes()[:kept_bytes])
+    with pytest.raises(StepFailed, match="not a complete Parquet file"):
+        read_table(str(tmp_path), shard_name(0))
+
+
+@given(texts=st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=30, unique=True), cut=st.integers(0, 30))
+def test_write_table_other_chunks_gives_same_bytes(tmp_path_factory, texts, cut):
+    folder = tmp_path_factory.mktemp("bytes")
+    table = documents(*texts)
+    write_table(str(folder / "whole"), table)
+    write_table(str(folder / "pieces"), pa.concat_tables([table.slice(0, cut), table.slice(cut)]))
+    digests = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("whole", "pieces")}
+    assert len(digests) == 1
+    assert pq.read_table(folder / "pieces").equals(table)
+
+
+def test_join_dense_same_ids_adds_columns():
+    table = documents("a", "b")
+    joined = join_dense(table, pa.table({"id": table["id"], "score": pa.array([0.5, 1.5], pa.float32())}))
+    assert joined.column_names == [*DOCUMENT_SCHEMA.names, "score"]
+    assert joined["score"].to_pylist() == [0.5, 1.5]
+
+
+def test_join_dense_no_rows_is_fine():
+    table = documents("a").slice(0, 0)
+    assert join_dense(table, pa.table({"id": table["id"], "score": pa.array([], pa.float32())})).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "change", [lambda t: t.take([1, 0]), lambda t: t.slice(0, 1), lambda t: pa.concat_tables([t, t])]
+)
+def test_join_dense_other_rows_is_an_error(change):
+    table = documents("a", "b")
+    with pytest.raises(StepFailed, match="made from other documents"):
+        join_dense(table, change(table.select(["id"])), "quality/code")
+
+
+def test_join_dense_column_in_both_is_an_error():
+    table = documents("a")
+    with pytest.raises(StepFailed, match="'text' is in the documents too"):
+        join_dense(table, table)
+
+
+def test_check_documents_good_table_passes():
+    check_documents(documents("a", "b", "c"), "here")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (documents("a", "b").take([1, 0]), "not sorted and unique"),
+        (documents("a").take([0, 0]), "not sorted and unique"),
+        (documents(" \n\u3000"), "blank text"),
+        (documents("a").drop_columns(["source_id"]), "'source_id' is missing"),
+        (documents("a").set_column(1, "text", pa.array([3])), "'text' has type int64"),
+        (documents("a").set_column(1, "text", pa.array(["b"])), "not the id of its text"),
+        (documents("a").set_column(1, "text", pa.array([None], pa.string())), "1 nulls"),
+    ],
+)
+def test_check_documents_source_that_bypassed_normalize_is_refused(broken, message):
+    with pytest.raises(StepFailed, match=rf"documents/code: .*{message}"):
+        check_documents(broken, "documents/code")
