@@ -18,7 +18,7 @@ import numpy as np
 from steps.decontaminate.words import Words, mix, split_words
 
 _MULTIPLIER = np.uint64(0xD1342543DE82EF95)
-_WHOLE = np.uint64(0x632BE59BD9B4E019)  # keeps whole paragraphs of n words apart from n-grams
+_WHOLE = 0x632BE59BD9B4E019  # keeps whole paragraphs of n words apart from n-grams
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def extract_features(texts: Sequence[str], ngram_words: int, shortest_words: int
     parts = [_ngrams(words, paragraphs, ngram_words)]
     for size in range(shortest_words, ngram_words):
         firsts = begins[sizes == size]
-        parts.append(_hash_runs(words, firsts, size, _WHOLE * np.uint64(size)))
+        parts.append(_hash_runs(words, firsts, size, np.uint64(_WHOLE * size % 2**64)))
     hashes = np.concatenate([part[0] for part in parts])
     firsts = np.concatenate([part[1] for part in parts])
     lengths = np.concatenate([np.full(len(part[1]), part[2], dtype=np.int64) for part in parts])

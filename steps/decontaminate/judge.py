@@ -4,7 +4,8 @@ A paragraph is contaminated when enough of its features are a benchmark's, and, 
 `min_hits` different ones are: a single shared n-gram is mostly chance. Boilerplate (licence headers, well-known
 quotations) is left out of both sides of the fraction. It is known by its spread over sources, or, for benchmarks that
 are documents of the same sources, by its frequency in one of them; a benchmark item that was copied often within one
-source is no boilerplate.
+source is no boilerplate. A paragraph that is mostly boilerplate is not judged: the few features at its seams (a year
+in a licence header) would be all that is left of it.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ class Boilerplate:
     """... of at least so many sources: dropped everywhere."""
     source_documents: int = 10
     """In at least so many documents of one source ..."""
-    source_fraction: float = 0.01
+    source_fraction: float = 0.002
     """... that are at least this share of it: dropped in that source, for features of documents benchmarks only."""
 
 
@@ -122,6 +123,7 @@ def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thr
 
     needed = np.where(usable == 1, 1, thresholds.min_hits)
     contaminated = (overlap >= thresholds.overlap) & (distinct >= needed) & (matched > 0)
+    contaminated &= 2 * usable >= table["usable"].to_numpy()[first]
     if thresholds.absolute_hits is not None:
         contaminated |= distinct >= thresholds.absolute_hits
 

@@ -97,20 +97,16 @@ PROSE = Preset(
     ),
 )
 
-_CODE_LINES = (
-    Limit(score="code_mean_line_characters", maximum=100),
-    Limit(score="code_longest_line_characters", maximum=1000),
-    Limit(score="code_alphanumeric", minimum=0.25),
-)
-
 CODE = Preset(
     name="code",
     limits=(
         Limit(score="gopher_words", minimum=10, maximum=100_000),  # the floor is ours: empty __init__ files and stubs
-        *_CODE_LINES,
+        Limit(score="code_mean_line_characters", maximum=100),
+        Limit(score="code_longest_line_characters", maximum=1000),
+        Limit(score="code_alphanumeric", minimum=0.25),
         # Ours: real code repeats idioms, so only text that is mostly repeats goes (one file pasted over and over).
         Limit(score="gopher_duplicate_paragraph_characters", maximum=0.5),
-        Limit(score="gopher_duplicate_10gram", maximum=0.6),
+        Limit(score="gopher_duplicate_10gram", maximum=0.4),
     ),
     stop_words=(),
 )
@@ -119,7 +115,7 @@ REFERENCE = Preset(
     name="reference",
     limits=(
         Limit(score="gopher_words", minimum=8, maximum=100_000),  # the floor is ours: one full sentence
-        Limit(score="gopher_mean_word_length", minimum=3, maximum=12),  # upper end ours: dotted names
+        Limit(score="gopher_mean_word_length", minimum=3, maximum=15),  # upper end ours: dotted names, links
         Limit(score="gopher_symbols_per_word", maximum=0.1),
         Limit(score="gopher_ellipsis_lines", maximum=0.3),
         Limit(score="gopher_alphabetic_words", minimum=0.6),  # ours: arrays and prompts of code samples are words too
@@ -127,6 +123,6 @@ REFERENCE = Preset(
         Limit(score="gopher_duplicate_paragraphs", maximum=0.30),
         Limit(score="gopher_duplicate_10gram", maximum=0.3),  # ours: parameter tables repeat their wording
         Limit(score="c4_lorem_ipsum", maximum=0),
-        *_CODE_LINES,
+        Limit(score="code_alphanumeric", minimum=0.25),
     ),
 )

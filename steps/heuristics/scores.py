@@ -13,7 +13,7 @@ that blank lines never count as repeats of each other. "Duplicate" counts the se
 first. N-gram scores are shares of the characters in words; each word counts once however many n-grams cover it, so
 they end at 1. Every score is defined for every text, the empty one included.
 
-Cost: about 5 MB a second on one core, most of it in the n-grams.
+Cost: about 2.5 MB a second on one core, most of it in the n-grams.
 """
 
 import re
