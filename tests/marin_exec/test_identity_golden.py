@@ -1,0 +1,54 @@
+"""Digests are promises: they must not differ between processes, Pythons, locales or versions of this engine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = _ROOT / "tests/golden/identity_values.py"
+_TABLE = json.loads((_ROOT / "tests/golden/identity.json").read_text())
+
+
+def _digests(*python: str, **environment: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LC_", "LANG", "TZ"))}
+    done = subprocess.run(
+        [*python, str(_PROGRAM)],
+        env={**kept, "PYTHONPATH": str(_ROOT), "PYTHONPYCACHEPREFIX": "/tmp/golden-pycache", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ((), {"PYTHONHASHSEED": "0"}),
+        (("-O",), {"PYTHONHASHSEED": "1"}),
+        ((), {"PYTHONHASHSEED": "424242", "TZ": "Pacific/Chatham", "LC_ALL": "tr_TR.UTF-8"}),
+    ],
+)
+def test_golden_table_in_another_interpreter_is_equal(options, environment):
+    assert _digests(sys.executable, *options, **environment) == _TABLE
+
+
+@pytest.mark.parametrize("version", ["3.11.7", "3.13.0"])
+def test_golden_table_on_another_python_is_equal(version):
+    python = Path.home() / ".pyenv/versions" / version / "bin/python"
+    if not python.exists():
+        pytest.skip(f"Python {version} is not on this machine")
+    found = _digests(str(python), "-B", PYTHONHASHSEED="7")
+    assert len(found) >= 80  # all but numpy's, where that Python has no numpy
+    assert found == {name: _TABLE[name] for name in found}
+
+
+def test_golden_table_has_no_two_equal_digests():
+    assert len(_TABLE) >= 100
+    assert len(set(_TABLE.values())) == len(_TABLE)
