@@ -1,0 +1,111 @@
+"""Embed documents: one int8 unit vector a document, a dense table beside the documents of every source."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from marin_exec import ConfigError, Out, ShardOut, kind, measured
+from steps.documents import NamedInput, read_table, shard_names, write_table
+from steps.embed.encoders import Encoder, encode
+from steps.embed.vectors import embedding_table, quantize, scale_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedConfig:
+    sources: tuple[NamedInput, ...]
+    """Documents data sets."""
+    encoder: Encoder
+    """What makes the vectors."""
+    max_characters: int = 100_000
+    """Longer texts are cut before they are tokenised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedResult:
+    documents: int
+    """Rows written."""
+    dimensions: int
+    """Length of a vector."""
+    scale: float
+    """What an int8 entry is multiplied by."""
+    documents_by_source: dict[str, int]
+    """Rows by source."""
+    clipped_fraction: float
+    """Entries outside the int8 range; above about 0.001 the range is too small for the encoder."""
+    min_cosine: float
+    """Smallest cosine between a vector and its int8 form."""
+    seconds: Annotated[float, measured]
+    """Wall time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedShard:
+    """One shard of one source."""
+
+    path: str
+    """Documents data set."""
+    shard: str
+    """File name in it."""
+    relative: str
+    """Where its vectors go in the output."""
+    encoder: Encoder
+    max_characters: int
+
+
+def embed_shard(item: EmbedShard, shard: ShardOut) -> dict[str, float]:
+    """Embeds one shard of documents; returns its counts."""
+    table = read_table(item.path, item.shard, columns=["id", "text"])
+    vectors = encode(item.encoder, [text[: item.max_characters] for text in table["text"].to_pylist()])
+    int8_range = item.encoder.int8_range
+    quantized = quantize(vectors, int8_range)
+    write_table(shard.file(item.relative), embedding_table(table["id"].to_pylist(), quantized, scale_of(int8_range)))
+    restored = quantized.astype(np.float64)
+    cosines = (restored * vectors).sum(axis=1) / np.linalg.norm(restored, axis=1)
+    return {
+        "documents": table.num_rows,
+        "dimensions": vectors.shape[1],
+        "clipped": int((np.abs(vectors) > int8_range).sum()),
+        "min_cosine": round(float(cosines.min(initial=1.0)), 6),
+    }
+
+
+@kind("embed/documents", version=1)
+def embed_documents(config: EmbedConfig, out: Out) -> EmbedResult:
+    """Writes `<source>/part-NNNNN.parquet` (id, embedding) for every source.
+
+    Raises:
+        ConfigError: there are no sources, or two have the same name.
+        StepFailed: a vector is zero or not finite, or the encoder failed.
+    """
+    names = [source.name for source in config.sources]
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"sources {names}: at least one source, each with its own name, is needed")
+    started = time.monotonic()
+    items = {
+        f"{source.name}/{shard}": EmbedShard(
+            path=source.path,
+            shard=shard,
+            relative=f"{source.name}/{shard}",
+            encoder=config.encoder,
+            max_characters=config.max_characters,
+        )
+        for source in config.sources
+        for shard in shard_names(source.path)
+    }
+    counts = out.map_shards(embed_shard, items)
+    documents = sum(each["documents"] for each in counts.values())
+    dimensions = max(each["dimensions"] for each in counts.values())
+    return EmbedResult(
+        documents=documents,
+        dimensions=dimensions,
+        scale=scale_of(config.encoder.int8_range),
+        documents_by_source={
+            name: sum(each["documents"] for key, each in counts.items() if key.rpartition("/")[0] == name)
+            for name in names
+        },
+        clipped_fraction=round(sum(each["clipped"] for each in counts.values()) / max(1, documents * dimensions), 8),
+        min_cosine=min(each["min_cosine"] for each in counts.values()),
+        seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,106 @@
+"""JSON over HTTP to a model server, with a bounded number of tries.
+
+Busy (429, 503) and broken (other 5xx, time-outs, closed connections) are tried again, waiting twice as long each time,
+or as long as the server's `Retry-After` says. Every other refusal (a wrong key, a wrong model) fails at once: asking
+again would not change the answer.
+"""
+
+import email.utils
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from marin_exec.errors import ConfigError, StepFailed
+
+MAX_WAIT_SECONDS = 120.0
+_TRY_AGAIN = {408, 409, 425, 429}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a request is tried."""
+
+    max_attempts: int
+    """Tries of one request in all."""
+    backoff_seconds: float
+    """Wait before the second try, doubled for each further one."""
+    timeout_seconds: float
+    """For one try."""
+
+
+def api_headers(api_key_env: str) -> dict[str, str]:
+    """Returns the headers that authorise a request; none if `api_key_env` is empty.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    if not api_key_env:
+        return {}
+    key = os.environ.get(api_key_env)
+    if not key:
+        raise ConfigError(
+            f"api_key_env {api_key_env!r}: that variable is not set; set it to the endpoint's key, or name none"
+        )
+    return {"Authorization": f"Bearer {key}"}
+
+
+def retry_after_seconds(value: str | None, now: float) -> float | None:
+    """Returns the wait that a `Retry-After` header asks for (seconds, or an HTTP date), or None if there is none.
+
+    Args:
+        value: the header.
+        now: the time to measure a date from, in seconds since the epoch.
+    """
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass  # not a number of seconds: the other form is a date
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def post_json(
+    client: httpx.Client, url: str, payload: Any, patience: Patience, sleep: Callable[[float], None] = time.sleep
+) -> Any:
+    """Posts a JSON value and returns the JSON answer.
+
+    Args:
+        client: its headers are sent along.
+        url: where to post.
+        payload: any JSON value.
+        patience: number of tries and waits.
+        sleep: called to wait.
+
+    Raises:
+        StepFailed: refused, or still no answer at the last try; names the URL and the last answer.
+    """
+    last = ""
+    for attempt in range(patience.max_attempts):
+        wait = min(MAX_WAIT_SECONDS, patience.backoff_seconds * 2**attempt)
+        try:
+            answer = client.post(url, json=payload, timeout=patience.timeout_seconds)
+            if answer.is_success:
+                return answer.json()
+            last = f"{answer.status_code} {answer.text[:300]}"
+            if answer.status_code < 500 and answer.status_code not in _TRY_AGAIN:
+                raise StepFailed(f"POST {url}: refused with {last}; check the URL, the model's name and the key")
+            asked = retry_after_seconds(answer.headers.get("Retry-After"), time.time())
+            wait = wait if asked is None else min(MAX_WAIT_SECONDS, max(asked, patience.backoff_seconds))
+        except httpx.TransportError as error:
+            last = f"{type(error).__name__}: {error}"
+        except ValueError as error:
+            last = f"an answer that is not JSON ({error})"
+        if attempt + 1 < patience.max_attempts:
+            sleep(wait)
+    raise StepFailed(
+        f"POST {url}: no answer after {patience.max_attempts} tries, the last: {last}; see that the server runs, "
+        f"then run again"
+    )

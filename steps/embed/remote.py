@@ -1,0 +1,63 @@
+"""Vectors from an embedding server, in batches."""
+
+from typing import Any
+
+import httpx
+import numpy as np
+
+from marin_exec.errors import ConfigError, StepFailed
+from steps.embed.encoders import HttpEncoder
+from steps.embed.endpoint import Patience, api_headers, post_json
+
+
+def embed_texts(encoder: HttpEncoder, texts: list[str]) -> np.ndarray:
+    """Returns one vector a text, float32[n, dimensions], as the server gives them.
+
+    Raises:
+        ConfigError: `api` is unknown, or the key's variable is not set.
+        StepFailed: the server refused, did not answer, or answered with another number or length of vectors.
+    """
+    if encoder.api not in ("openai", "tei"):
+        raise ConfigError(f"encoder {encoder.model}: api {encoder.api!r}; 'openai' or 'tei' is needed")
+    patience = Patience(
+        max_attempts=encoder.max_attempts,
+        backoff_seconds=encoder.backoff_seconds,
+        timeout_seconds=encoder.timeout_seconds,
+    )
+    vectors = np.zeros((len(texts), encoder.dimensions), dtype=np.float32)
+    with httpx.Client(headers=api_headers(encoder.api_key_env)) as client:
+        for start in range(0, len(texts), encoder.batch_size):
+            batch = [encoder.prompt + text for text in texts[start : start + encoder.batch_size]]
+            vectors[start : start + len(batch)] = _embed_batch(encoder, client, batch, patience)
+    return vectors
+
+
+def _embed_batch(encoder: HttpEncoder, client: httpx.Client, batch: list[str], patience: Patience) -> np.ndarray:
+    base = encoder.url.rstrip("/")
+    if encoder.api == "tei":
+        url = f"{base}/embed"
+        rows = post_json(client, url, {"inputs": batch, "truncate": True, "normalize": True}, patience)
+    else:
+        url = f"{base}/embeddings"
+        answer = post_json(client, url, {"model": encoder.model, "input": batch}, patience)
+        rows = _openai_rows(answer, url)
+    try:
+        vectors = np.asarray(rows, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise StepFailed(f"POST {url}: the answer's vectors are ragged or not numbers ({error})") from error
+    if vectors.shape != (len(batch), encoder.dimensions):
+        raise StepFailed(
+            f"POST {url}: vectors of shape {vectors.shape} where ({len(batch)}, {encoder.dimensions}) was expected: set "
+            f"`dimensions` to the model's"
+        )
+    return vectors
+
+
+def _openai_rows(answer: Any, url: str) -> list[Any]:
+    try:
+        # The order of the answer's entries is not promised; `index` says which text each belongs to.
+        return [each["embedding"] for each in sorted(answer["data"], key=lambda each: each["index"])]
+    except (KeyError, TypeError) as error:
+        raise StepFailed(
+            f"POST {url}: the answer has no data[].embedding and data[].index, but {str(answer)[:200]}"
+        ) from error
