@@ -1,0 +1,56 @@
+"""Scores one checkpoint of a training run on held-out sets, dropless. Loads no jax until it runs."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+import fsspec
+
+from marin_exec import InputPath, Out, kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointEvaluationConfig:
+    """A checkpoint and what it is scored on."""
+
+    checkpoint: InputPath
+    """A checkpoint: `train_step / "checkpoints/step-400"`, or a milestone of a run that is still going."""
+    evaluation: InputPath
+    """Token store of the held-out sets (kind tokenize/cache)."""
+    evaluation_sequences: int | None = None
+    """Sequences taken from the front of each held-out set; None takes all. As in training for comparable figures."""
+
+
+@dataclass(frozen=True)
+class CheckpointEvaluation:
+    """Dropless held-out losses of a checkpoint."""
+
+    step: int
+    """Updates that are in the checkpoint."""
+    macro_loss: float
+    micro_loss: float
+    macro_bpb: float
+    micro_bpb: float
+    num_sets: int
+    num_targets: int
+    """Tokens predicted over all sets."""
+
+
+@kind("evaluate/checkpoint", version=1)
+def evaluate_checkpoint(config: CheckpointEvaluationConfig, out: Out) -> CheckpointEvaluation:
+    """Writes `evaluation.json`: step, losses over all sets and by set, and the same under Levanter's tagged names."""
+    from steps.evaluate.scoring import score_checkpoint
+
+    step, evaluation = score_checkpoint(config.checkpoint, config.evaluation, config.evaluation_sequences)
+    page = {"step": step, **dataclasses.asdict(evaluation), "tagged": evaluation.tagged("eval_dropless")}
+    with fsspec.open(out.file("evaluation.json"), "w") as file:
+        json.dump(page, file, indent=1, sort_keys=True)
+    return CheckpointEvaluation(
+        step=step,
+        macro_loss=evaluation.macro_loss,
+        micro_loss=evaluation.micro_loss,
+        macro_bpb=evaluation.macro_bpb,
+        micro_bpb=evaluation.micro_bpb,
+        num_sets=len(evaluation.sets),
+        num_targets=sum(each.num_targets for each in evaluation.sets.values()),
+    )

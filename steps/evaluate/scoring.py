@@ -1,0 +1,37 @@
+"""Loads a checkpoint's parameters and balancing thresholds, and evaluates them."""
+
+import jax
+import jax.numpy as jnp
+
+from steps.evaluate.losses import Evaluation, Evaluator
+from steps.mix.order import evaluation_batches
+from steps.model.config import ModelConfig
+from steps.model.transformer import initial_parameters, local_mesh
+from steps.train.checkpoints import load_tree, read_description
+from steps.train.step import TrainState
+from steps.train.threads import unsplit_products
+
+
+def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | None) -> tuple[int, Evaluation]:
+    """Returns the updates in a checkpoint and its dropless losses; the losses equal training's own at that step.
+
+    Args:
+        checkpoint: a directory that `steps.train.checkpoints.save_state` wrote.
+        evaluation: token store of the held-out sets.
+        sequences_per_set: as in `Evaluator`.
+
+    Raises:
+        StepFailed: the checkpoint is damaged, or the sets do not fit its model.
+    """
+    unsplit_products()
+    described = read_description(checkpoint)
+    model = ModelConfig(**described["model"])
+    with jax.set_mesh(local_mesh()):
+        parameters = jax.eval_shape(lambda: initial_parameters(model, 0))
+        qb_betas = jax.ShapeDtypeStruct((model.num_layers, model.num_experts), jnp.float32)
+        # Without the optimiser's part: evaluation neither reads nor needs it.
+        state = load_tree(checkpoint, TrainState(parameters, None, qb_betas))
+        evaluator = Evaluator(
+            evaluation_batches(evaluation, model.sequence_length), model, sequences_per_set=sequences_per_set
+        )
+        return described["step"], evaluator(state.parameters, state.qb_betas)

@@ -1,0 +1,124 @@
+"""Saves and loads training states with Levanter's checkpoints, each described and checked by a `checkpoint.json`.
+
+`checkpoints/step-N/` holds Levanter's files (tensorstore arrays, its own `metadata.json`), `checkpoint.json`
+(the step, the model's config, the SHA-256 of every array) and the part of `metrics.jsonl` and `evals.jsonl` since the checkpoint before,
+so that a later attempt can put the whole history together from the published checkpoints.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from typing import Any
+
+import fsspec
+import jax
+import levanter.checkpoint
+import numpy as np
+
+from marin_exec import StepFailed
+from steps.model.config import ModelConfig
+from steps.train.content import CHECKPOINT_FILE
+from steps.train.history import History
+from steps.train.optimizer import path_name
+from steps.train.step import TrainState
+
+_FORMAT = 1
+
+
+def checkpoint_name(step: int) -> str:
+    """Returns the milestone name of the checkpoint after `step` updates."""
+    return f"checkpoints/step-{step}"
+
+
+def checkpoint_step(name: str) -> int:
+    """Returns the number of updates that a checkpoint's name or path states."""
+    found = re.search(r"step-(\d+)/?$", name)
+    if not found:
+        raise StepFailed(f'checkpoint "{name}": no step in its name; a path that ends in step-N is needed')
+    return int(found[1])
+
+
+def array_digests(tree: Any) -> dict[str, dict[str, Any]]:
+    """Returns dtype, shape and SHA-256 of the bytes of each array in a tree, by its path, sorted."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        array = np.ascontiguousarray(leaf)
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        found[path_name(path)] = {"dtype": str(array.dtype), "shape": list(array.shape), "sha256": digest}
+    return dict(sorted(found.items()))
+
+
+def save_state(path: str, state: TrainState, step: int, model: ModelConfig, history: History) -> None:
+    """Writes a checkpoint directory and returns when all of it is written.
+
+    Args:
+        path: full path of the checkpoint's directory.
+        state: the state after `step` updates.
+        step: updates done.
+        model: described in the checkpoint, so that it can be evaluated by itself.
+        history: what was logged since the last call; it is marked as kept.
+    """
+    levanter.checkpoint.save_checkpoint(state, step, path, is_temporary=False)
+    described = {
+        "format": _FORMAT,
+        "step": step,
+        "model": dataclasses.asdict(model),
+        "arrays": array_digests(state),
+    }
+    with fsspec.open(f"{path}/{CHECKPOINT_FILE}", "w") as file:
+        json.dump(described, file, indent=1)
+    for name, lines in history.take_recent().items():
+        with fsspec.open(f"{path}/{name}", "w") as file:
+            file.writelines(lines)
+
+
+def read_description(path: str) -> dict[str, Any]:
+    """Returns a checkpoint's `checkpoint.json`.
+
+    Raises:
+        StepFailed: there is none, or it is of a newer format.
+    """
+    try:
+        with fsspec.open(f"{path}/{CHECKPOINT_FILE}", "r") as file:
+            described = json.load(file)
+    except FileNotFoundError as error:
+        raise StepFailed(
+            f"checkpoint {path}: {CHECKPOINT_FILE} is missing; a directory that train/language_model wrote is needed, "
+            'e.g. train_step / "checkpoints/step-400"'
+        ) from error
+    if described["format"] != _FORMAT:
+        raise StepFailed(
+            f"checkpoint {path}: format {described['format']} is not known here; {_FORMAT} is. Use a newer version"
+        )
+    return described
+
+
+def load_tree(path: str, exemplar: TrainState) -> TrainState:
+    """Returns the arrays of a checkpoint, checked against the digests it was saved with.
+
+    Args:
+        path: the checkpoint's directory.
+        exemplar: shapes and dtypes to load (arrays or `jax.ShapeDtypeStruct`); None in place of a part leaves that part out.
+
+    Raises:
+        StepFailed: an array differs from what was saved, or is not there.
+    """
+    expected = read_description(path)["arrays"]
+    loaded = levanter.checkpoint.load_checkpoint(exemplar, path)
+    for name, found in array_digests(loaded).items():
+        if expected.get(name) != found:
+            raise StepFailed(
+                f"checkpoint {path}: array {name} is {found}, but {expected.get(name, 'not in it')} was saved. "
+                "The checkpoint is damaged or of another model: remove it, or run the training step again with --force"
+            )
+    return loaded
+
+
+def read_history(path: str) -> dict[str, list[str]]:
+    """Returns the lines that a checkpoint holds of each log, by file name."""
+    found = {}
+    for name in History.FILES:
+        with fsspec.open(f"{path}/{name}", "r") as file:
+            found[name] = file.readlines()
+    return found

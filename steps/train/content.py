@@ -1,0 +1,31 @@
+"""What a training run's output means, as a digest: checkpoints are stored under random file names and hold time stamps, so
+their bytes differ between equal runs, while the arrays in them do not.
+
+Each checkpoint carries `checkpoint.json`, with the SHA-256 of every array (name, dtype, shape, bytes) as it was in memory. Reading
+the arrays back checks them against it (`steps.train.checkpoints`), so the digest here need not open them.
+"""
+
+import hashlib
+import json
+
+import fsspec
+
+CHECKPOINT_FILE = "checkpoint.json"
+DETERMINISTIC_FILES = ("run.json", "metrics.jsonl", "evals.jsonl")
+
+
+def content_digest(path: str) -> str:
+    """Returns the SHA-256, in hex, of a run's losses, config and checkpointed arrays, given its output directory."""
+    filesystem, root = fsspec.core.url_to_fs(path)
+    digest = hashlib.sha256(b"train/language_model content 1\0")
+    for name in DETERMINISTIC_FILES:
+        _add(digest, name, filesystem.cat_file(f"{root}/{name}"))
+    run = json.loads(filesystem.cat_file(f"{root}/run.json"))
+    for name in run["checkpoints"]:
+        _add(digest, name, filesystem.cat_file(f"{root}/{name}/{CHECKPOINT_FILE}"))
+    return digest.hexdigest()
+
+
+def _add(digest: "hashlib._Hash", name: str, data: bytes) -> None:
+    head = f"{name}\0{len(data)}\0".encode()
+    digest.update(head + data)

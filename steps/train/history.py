@@ -1,0 +1,47 @@
+"""The run's own log: JSON lines, flushed as they come, that are the truth of what happened whatever a tracker does."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import fsspec
+
+from marin_exec import Out
+
+
+class History:
+    """Writes `metrics.jsonl`, `evals.jsonl` and `timings.jsonl` of an output; the first two survive in checkpoints.
+
+    Used as a context manager. Values must be plain JSON and finite, so that equal runs write equal bytes.
+    """
+
+    METRICS, EVALS, TIMINGS = "metrics.jsonl", "evals.jsonl", "timings.jsonl"
+    FILES = (METRICS, EVALS)
+
+    def __init__(self, out: Out, earlier: Mapping[str, list[str]]):
+        """Opens the files and writes what earlier attempts logged, as whole lines by file name."""
+        self._files = {name: fsspec.open(out.file(name), "w").open() for name in (*self.FILES, self.TIMINGS)}
+        self._recent: dict[str, list[str]] = {name: [] for name in self.FILES}
+        for name in self.FILES:
+            self._files[name].writelines(earlier.get(name, ()))
+            self._files[name].flush()
+
+    def add(self, name: str, row: Mapping[str, Any]) -> None:
+        """Appends one row to a file and flushes it."""
+        line = json.dumps(row, allow_nan=False) + "\n"
+        self._files[name].write(line)
+        self._files[name].flush()
+        if name in self._recent:
+            self._recent[name].append(line)
+
+    def take_recent(self) -> dict[str, list[str]]:
+        """Returns the lines added since the last call, by file name; they will not be returned again."""
+        recent, self._recent = self._recent, {name: [] for name in self.FILES}
+        return recent
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()

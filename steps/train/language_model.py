@@ -1,0 +1,131 @@
+"""Trains a small mixture-of-experts language model, as a step that a later attempt resumes bit for bit.
+
+Output: `metrics.jsonl` (a line an update) and `evals.jsonl` (a line an evaluation), both of deterministic values only;
+`run.json` (the config, parameter counts, FLOPs); `checkpoints/step-N/` (published as they are written; N updates are
+in it); `timings.jsonl` (measured); `wandb/` (the tracker's files, unless it is elsewhere or off). This module holds what an experiment file
+needs and loads no jax; the work is in `steps.train.loop`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from marin_exec import ConfigError, InputPath, Out, kind, measured, runtime
+from steps.model.config import ModelConfig
+from steps.train.content import content_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """MuonH, AdamH and Adam groups under one schedule."""
+
+    learning_rate: float
+    """Peak of the hyperball groups: the angle of one update, in radians for small values."""
+    adam_learning_rate: float
+    """Peak of the Adam group."""
+    warmup_fraction: float = 0.01
+    """Share of the updates over which the rates rise."""
+    final_share: float = 0.05
+    """Rates at the last update, as a share of their peaks."""
+    momentum: float = 0.95
+    """Muon's momentum (Nesterov)."""
+    newton_schulz_iterations: int = 5
+    """Orthogonalisation iterations."""
+    beta1: float = 0.9
+    """Adam's and AdamH's decay of the mean."""
+    beta2: float = 0.95
+    """Adam's and AdamH's decay of the square."""
+    epsilon: float = 1e-15
+    """Added to Adam's and AdamH's root mean square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One training run."""
+
+    model: ModelConfig
+    """The shape."""
+    optimizer: OptimizerConfig
+    """Groups and schedule."""
+    tokens: InputPath
+    """Token store of the training cells (kind tokenize/cache)."""
+    mixture: InputPath
+    """Mixture over the cells (kind mix/weights)."""
+    evaluation: InputPath
+    """Token store of the held-out sets (kind tokenize/cache)."""
+    batch_sequences: int
+    """Sequences in one update."""
+    num_steps: int
+    """Updates."""
+    seed: int = 0
+    """Of the initial parameters and of the data order."""
+    z_loss: float = 1e-4
+    """Weight of the squared logsumexp of the logits in what is optimised."""
+    evaluate_every: float = 0.05
+    """Share of the run between evaluations; the end is always evaluated."""
+    checkpoint_every: float = 0.25
+    """Share of the run between checkpoints; the end is always kept."""
+    evaluation_sequences: int | None = None
+    """Sequences taken from the front of each held-out set; None takes all."""
+    wandb_mode: Annotated[str, runtime] = "auto"
+    """"auto" is online when WANDB_API_KEY is set and offline otherwise; or "online", "offline", "disabled"."""
+    wandb_project: Annotated[str, runtime] = "marin-exec"
+    """Project that the tracker files the run under."""
+    wandb_directory: Annotated[str | None, runtime] = None
+    """Where the tracker keeps its files; None: `wandb/` in the output."""
+    log_every: Annotated[int, runtime] = 20
+    """Updates between progress lines."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch_sequences", "num_steps", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"train: {name} is {getattr(self, name)}; at least 1 is needed")
+        for name in ("evaluate_every", "checkpoint_every"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"train: {name} is {getattr(self, name)}; a share of the run in (0, 1] is needed, e.g. 0.05"
+                )
+        if self.wandb_mode not in ("auto", "online", "offline", "disabled"):
+            raise ConfigError(
+                f'train: wandb_mode is "{self.wandb_mode}"; "auto", "online", "offline" and "disabled" are allowed'
+            )
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run came to."""
+
+    num_steps: int
+    tokens: int
+    active_parameters: int
+    total_parameters: int
+    flops: int
+    """Training FLOPs without the output head."""
+    flops_with_lm_head: int
+    final_loss: float
+    """Mean cross-entropy of the last 5 % of updates, nats a token, with drops."""
+    macro_loss: float
+    """Held-out, dropless: mean over the sets, at the end."""
+    micro_loss: float
+    macro_bpb: float
+    drop_fraction: float
+    """Dropped assignments over all assignments of the run."""
+    router_entropy: float
+    """Mean over layers at the last update, nats."""
+    final_checkpoint: str
+    """Below the output, e.g. "checkpoints/step-400"."""
+    resumed_from_step: Annotated[int, measured] = 0
+    """Updates taken over from earlier attempts; 0 for a run in one go."""
+    reproducible_products: Annotated[bool, measured] = False
+    """Whether matrix products had a fixed order of sums, whatever the number of threads (`steps.train.threads`)."""
+    seconds: Annotated[float, measured] = 0.0
+    """Of this attempt."""
+    cpu_seconds: Annotated[float, measured] = 0.0
+    """Processor time of this attempt."""
+
+
+@kind("train/language_model", version=1, content_digest=content_digest)
+def train_language_model(config: TrainConfig, out: Out) -> TrainResult:
+    """Trains the model, evaluating and checkpointing on the way, from the latest published checkpoint if there is one."""
+    from steps.train.loop import train
+
+    return train(config, out)

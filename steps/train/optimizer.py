@@ -1,0 +1,109 @@
+"""Optimiser groups, hyperball steps and the learning-rate schedule.
+
+Three groups, by what a parameter is: *MuonH* for the blocks' matrices (each expert is a matrix of its own), *AdamH* for the
+output head, *Adam* for the rest (embedding, router, gains). Both H variants move a matrix by an angle: the step is the learning
+rate times the matrix's norm, and the norm is put back afterwards, so it never changes and no weight decay is needed.
+The orthogonalisation, the norm-preserving step and AdamH are Levanter's; its own MuonH labels no raw arrays, hence the groups here.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from levanter.optim.adamh import scale_by_adamh
+from levanter.optim.util import norm_preserving_update, zeropower_via_newtonschulz5
+
+from steps.train.language_model import OptimizerConfig
+
+MUON_H, ADAM_H, ADAM = "muon_h", "adam_h", "adam"
+_ADAM_LEAVES = frozenset({"token_embedding", "embedding_norm", "final_norm", "attention_norm", "mlp_norm", "router"})
+
+
+def group_of(path: str) -> str:
+    """Returns the group of the parameter at a path such as "layers/w_q"."""
+    leaf = path.rsplit("/", 1)[-1]
+    if leaf == "lm_head":
+        return ADAM_H
+    return ADAM if leaf in _ADAM_LEAVES else MUON_H
+
+
+def parameter_groups(parameters: Any) -> Any:
+    """Returns a tree like `parameters` that holds each array's group name."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: group_of(path_name(path)), parameters)
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """Returns a tree path as its keys joined by slashes."""
+    return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path)
+
+
+class MuonState(NamedTuple):
+    """The momentum of the MuonH group."""
+
+    momentum: Any
+
+
+def _as_matrices(array: jax.Array) -> jax.Array:
+    return array.reshape(-1, *array.shape[-2:])
+
+
+def scale_by_muon_h(learning_rate: jax.Array | float, momentum: float, iterations: int) -> optax.GradientTransformation:
+    """Returns MuonH over stacks of matrices (the last two axes): Nesterov momentum, orthogonalised, at constant norm.
+
+    A matrix whose momentum is zero (an expert that no token has reached) stays where it is.
+    """
+
+    def init(parameters: Any) -> MuonState:
+        return MuonState(jax.tree.map(jnp.zeros_like, parameters))
+
+    def step(parameter: jax.Array, direction: jax.Array) -> jax.Array:
+        orthogonal = jax.vmap(lambda matrix: zeropower_via_newtonschulz5(matrix, steps=iterations, eps=1e-8))(
+            _as_matrices(direction)
+        )
+        return norm_preserving_update(_as_matrices(parameter), orthogonal, learning_rate).reshape(parameter.shape)
+
+    def update(gradients: Any, state: MuonState, parameters: Any = None) -> tuple[Any, MuonState]:
+        buffer = jax.tree.map(lambda m, g: momentum * m + g, state.momentum, gradients)
+        directions = jax.tree.map(lambda m, g: momentum * m + g, buffer, gradients)
+        return jax.tree.map(step, parameters, directions), MuonState(buffer)
+
+    return optax.GradientTransformation(init, update)
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """The two rates of one update."""
+
+    hyperball: float
+    adam: float
+
+
+def learning_rates(config: OptimizerConfig, step: int, num_steps: int) -> LearningRates:
+    """Returns the rates of the update numbered `step` (from 0) of `num_steps`.
+
+    Linear warm-up over the first `warmup_fraction` of the updates, then one straight line down to `final_share` of the peak
+    at the last update. There is no flat stretch.
+    """
+    warmup = max(1, round(config.warmup_fraction * num_steps))
+    if step < warmup:
+        share = (step + 1) / warmup
+    else:
+        share = 1 - (1 - config.final_share) * (step + 1 - warmup) / max(1, num_steps - warmup)
+    return LearningRates(config.learning_rate * share, config.adam_learning_rate * share)
+
+
+def optimizer(
+    config: OptimizerConfig, hyperball_rate: jax.Array | float, adam_rate: jax.Array | float
+) -> optax.GradientTransformation:
+    """Returns the three groups' transformation at the given rates; its state does not depend on them."""
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
+    return optax.multi_transform(
+        {
+            MUON_H: scale_by_muon_h(hyperball_rate, config.momentum, config.newton_schulz_iterations),
+            ADAM_H: scale_by_adamh(config.beta1, config.beta2, config.epsilon, hyperball_rate),  # type: ignore[arg-type]
+            ADAM: optax.chain(adam, optax.scale(-adam_rate)),  # type: ignore[arg-type]
+        },
+        parameter_groups,
+    )
