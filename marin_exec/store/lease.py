@@ -76,7 +76,8 @@ class Lease:
     def __init__(self, store: Store, digest: str, held: Versioned[Head]):
         self._store = store
         self._held = held
-        self._ended = False
+        self._ended = ""
+        """Why nothing more can be done with this lease."""
         self._lock = threading.Lock()
         self.digest = digest
         self.attempt = held.data.attempt
@@ -120,7 +121,7 @@ class Lease:
                         f"else may write attempt {self.attempt}. Run the step again"
                     ) from None
             self._replace(replace(self._held.data, state="done", current=self.attempt, note=""))
-            self._ended = True
+            self._end("committed")
 
     def release(self, note: str) -> None:
         """Gives the step back without a result: to free, or to done if it had one before.
@@ -135,13 +136,11 @@ class Lease:
         with self._lock:
             state = "free" if self._held.data.current is None else "done"
             self._replace(replace(self._held.data, state=state, note=note))
-            self._ended = True
+            self._end("released")
 
     def _replace(self, head: Head) -> Versioned[Head]:
         if self._ended:
-            raise LeaseLost(
-                f"step {self.digest[:16]}: the lease of attempt {self.attempt} was committed or released before"
-            )
+            raise LeaseLost(self._ended)
         try:
             version = self._store.files.replace(layout.head(self.digest), head.to_bytes(), self._held.version)
             return Versioned(head, version)
@@ -151,25 +150,30 @@ class Lease:
                 return found  # our own write, whose answer was lost
             if head.state == "done" and found is not None and found.data.current == head.current == self.attempt:
                 return found  # committed, and claimed for another run before we could see it
-            self._ended = True
             raise self._lost(found) from None
 
     def _check_held(self) -> None:
+        if self._ended:
+            raise LeaseLost(self._ended)
         found = self._store.head(self.digest)
-        ours = found is not None and found.data.holder == self.holder
-        if not ours and not (found and found.data.current == self.attempt):
-            self._ended = True
+        if found is None or (found.data.holder != self.holder and found.data.current != self.attempt):
             raise self._lost(found)
+
+    def _end(self, how: str) -> None:
+        self._ended = (
+            f"step {self.digest[:16]}: the lease of attempt {self.attempt} was {how} before; claim the step anew"
+        )
 
     def _lost(self, found: Versioned[Head] | None) -> LeaseLost:
         now = "has no head any more"
         if found is not None:
             by = f" on {found.data.host} (process {found.data.pid})" if found.data.host else ""
             now = f"is {found.data.state}, attempt {found.data.attempt}{by}"
-        return LeaseLost(
+        self._ended = (
             f"step {self.digest[:16]}: the lease of attempt {self.attempt} is lost; the step {now}. This attempt's "
             "output does not count; run again to wait for the other's result or to take the step up"
         )
+        return LeaseLost(self._ended)
 
 
 class StalenessWatch:

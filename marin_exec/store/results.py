@@ -59,7 +59,7 @@ def _convert(value: Any, where: str, measured: dict[str, Any] | None) -> Any:
     if isinstance(value, Mapping):
         return {_key(key, where): _convert(each, f"{where}[{key!r}]", measured) for key, each in value.items()}
     raise StepFailed(
-        f"result{'.' if where and where[0] != '[' else ''}{where}: got {value!r:.80} of type "
+        f"{_shown(where)}: got {value!r:.80} of type "
         f"{type(value).__module__}.{type(value).__qualname__}; a dataclass, list, dict, str, int, float, bool or "
         "None is needed. Convert it before returning, e.g. with int(), float() or .tolist()"
     )
@@ -80,7 +80,7 @@ def _convert_fields(value: Any, where: str, measured: dict[str, Any] | None) -> 
 def _key(key: Any, where: str) -> str:
     if not isinstance(key, str):
         raise StepFailed(
-            f"result{where and '.'}{where}: a dict has the key {key!r} of type {type(key).__name__}; keys must be str. "
+            f"{_shown(where)}: a dict has the key {key!r} of type {type(key).__name__}; keys must be str. "
             "Convert it before returning"
         )
     return str.__str__(key)
@@ -90,3 +90,7 @@ def _finite(value: float) -> float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _shown(where: str) -> str:
+    return f"result{where}" if where[:1] in ("", "[") else f"result.{where}"
