@@ -8,6 +8,7 @@ wheel give the same. Wheels of one version for other platforms may differ in a f
 
 import ast
 import base64
+import csv
 import email
 import gc
 import hashlib
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from marin_exec import IdentityMismatch
 
@@ -79,22 +80,25 @@ def own_files(
         IdentityMismatch: there is no RECORD, or a file is missing or not what RECORD says.
     """
     advice = f"install {requirement} again"
-    if distribution.files is None:
+    # Not `distribution.files`: it leaves out what RECORD lists but the folder lacks, and so hides a damaged install.
+    record = distribution.read_text("RECORD")
+    if record is None:
         raise IdentityMismatch(
-            f"source {requirement}: it has no RECORD, so its files are not known; {advice} from a wheel"
+            f"source {requirement}: it has no RECORD, so its files are unknown; {advice} from a wheel"
         )
-    for file in sorted(distribution.files, key=lambda each: each.as_posix()):
-        path = PurePosixPath(file.as_posix())
-        if ".." in path.parts or path.is_absolute() or "__pycache__" in path.parts or file.hash is None:
+    for name, checksum, *_ in sorted(csv.reader(record.splitlines())):
+        path = PurePosixPath(name)
+        if ".." in path.parts or path.is_absolute() or "__pycache__" in path.parts or not checksum:
             continue
         if not wants(path):
             continue
         try:
-            content = file.locate().read_bytes()
+            content = Path(str(distribution.locate_file(name))).read_bytes()
         except FileNotFoundError as error:
             raise IdentityMismatch(f"source {requirement}: {path} is in RECORD but missing; {advice}") from error
-        digest = base64.urlsafe_b64encode(hashlib.new(file.hash.mode, content).digest()).rstrip(b"=").decode()
-        if digest != file.hash.value.rstrip("="):
+        algorithm, _, expected = checksum.partition("=")
+        digest = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest()).decode()
+        if digest.rstrip("=") != expected.rstrip("="):
             raise IdentityMismatch(f"source {requirement}: {path} differs from the checksum in RECORD; {advice}")
         yield str(path), content
 
