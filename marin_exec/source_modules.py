@@ -140,6 +140,11 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+def _is_empty_constant(node: ast.AST) -> bool:
+    """In f-strings: Python 3.12 puts an empty text after a nested format spec, others do not."""
+    return isinstance(node, ast.Constant) and node.value == ""
+
+
 def _only_imports(node: ast.stmt) -> bool:
     simple = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and not isinstance(each, (ast.If, ast.Try))]
     return isinstance(node, (ast.If, ast.Try)) and all(isinstance(each, (*_IMPORTS, ast.Pass)) for each in simple)
@@ -262,7 +267,7 @@ def _write(node: ast.AST, parts: list[str], skipped_field: str | None = None) ->
             parts.append("[")
             for each in value:
                 if isinstance(each, ast.AST):
-                    if not _is_text(each):
+                    if not _is_text(each) and not (isinstance(node, ast.JoinedStr) and _is_empty_constant(each)):
                         _write(each, parts)
                 else:
                     parts.append(f"{each!r},")  # names (`global a`), or None for a default that is not there

@@ -125,7 +125,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "bytes/empty": lambda: b"",
     "bytes/1": lambda: b"1",
     "bytes/long": lambda: bytes(range(256)) * 4,
-    "list/empty": lambda: [],
+    "list/empty": list,
     "list/1": lambda: [1],
     "list/float": lambda: [1.0],
     "list/nested": lambda: [[1], [2, [3]]],
@@ -136,11 +136,11 @@ VALUES: dict[str, Callable[[], Any]] = {
     "tuple/1": lambda: (1,),
     "named_tuple": lambda: Point(1, 2),
     "tuple/as the named one": lambda: (1, 2),
-    "set/empty": lambda: set(),
+    "set/empty": set,
     "set/strings": lambda: {"alpha", "beta", "gamma", "delta"},
     "set/mixed": lambda: frozenset({1, "1", 2.5, None, (1, "a"), b"x"}),
     "set/of sets": lambda: {frozenset({"a", "b"}), frozenset({"c"})},
-    "dict/empty": lambda: {},
+    "dict/empty": dict,
     "dict/int key": lambda: {1: "a"},
     "dict/str key": lambda: {"1": "a"},
     "dict/bool key": lambda: {True: "a"},
@@ -173,7 +173,12 @@ VALUES: dict[str, Callable[[], Any]] = {
     "data/mutable": lambda: Mutable([1, 2]),
     "data/outer": lambda: Outer(),
     "data/outer changed": lambda: Outer(
-        inner=Inner(rate=0.2), colour=Colour.GREEN, weights={"b": 1.0, "a": 0.5}, path=pathlib.Path("x"), seed=3, rows=12
+        inner=Inner(rate=0.2),
+        colour=Colour.GREEN,
+        weights={"b": 1.0, "a": 0.5},
+        path=pathlib.Path("x"),
+        seed=3,
+        rows=12,
     ),
 }
 
@@ -236,7 +241,9 @@ def add_new_names() -> None:
     found = digests()
     changed = [name for name in kept.keys() & found.keys() if kept[name] != found[name]]
     if changed:
-        raise SystemExit(f"refused: {sorted(changed)} have other digests than in the table; every store would be orphaned")
+        raise SystemExit(
+            f"refused: {sorted(changed)} have other digests than in the table; every store would be orphaned"
+        )
     TABLE.write_text(json.dumps({**kept, **found}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -147,7 +147,9 @@ def test_value_of_a_wrong_type_is_refused_with_path_value_and_need(value, annota
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("annotation", [int, str, float | None, tuple[int, ...], InputPath, Sub, Literal["a"], Any, Mode])
+@pytest.mark.parametrize(
+    "annotation", [int, str, float | None, tuple[int, ...], InputPath, Sub, Literal["a"], Any, Mode]
+)
 @pytest.mark.parametrize("reference", [STEP, STEP / "sub", STEP.milestone("checkpoints/step-1")])
 def test_step_in_a_field_of_any_type_passes_through(annotation, reference):
     assert coerce(reference, annotation, "config.x") is reference

@@ -278,7 +278,7 @@ def test_step_function_that_is_no_function_is_refused():
 
         def __call__(self, config: Any, out: Any) -> None: ...
 
-    with pytest.raises(ConfigError, match="step x: fn is .*a plain function"):
+    with pytest.raises(ConfigError, match=r"step x: fn is .*a plain function"):
         digest_of(Step("x", Callable(), Config()))
 
 
