@@ -8,10 +8,10 @@ lie in one subdirectory a source. Paths are local paths or fsspec URLs.
 """
 
 from dataclasses import dataclass
+from typing import IO
 
 import fsspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
@@ -37,6 +37,12 @@ class NamedInput:
     """Name of the source, e.g. "code"; also the subdirectory in outputs that hold several sources."""
     path: InputPath
     """A documents data set, or another step's output for this source."""
+
+
+def open_file(path: str, mode: str) -> IO[bytes]:
+    """Opens a local path or fsspec URL for reading ("rb") or writing ("wb"); use it as a context manager."""
+    files, inner = fsspec.core.url_to_fs(path)
+    return files.open(inner, mode)
 
 
 def document_id(text: str) -> str:
@@ -82,7 +88,7 @@ def read_table(path: str, shard: str, columns: list[str] | None = None) -> pa.Ta
     """
     where = f"{path.rstrip('/')}/{shard}"
     try:
-        with fsspec.open(where, "rb") as file:
+        with open_file(where, "rb") as file:
             parquet = pq.ParquetFile(file)
             missing = [column for column in columns or () if column not in parquet.schema_arrow.names]
             if missing:
@@ -103,7 +109,7 @@ def read_all(path: str, columns: list[str] | None = None) -> pa.Table:
 
 def write_table(full_path: str, table: pa.Table) -> None:
     """Writes a table as Parquet; equal tables give equal bytes, however they are chunked."""
-    with fsspec.open(full_path, "wb") as file:
+    with open_file(full_path, "wb") as file:
         pq.write_table(table.combine_chunks(), file, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
 
 
@@ -123,12 +129,12 @@ def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense at
             f"{where}: {attributes.num_rows} rows for {documents.num_rows} documents; a dense table has one row a "
             f"document; it was made from other documents"
         )
-    same = pc.equal(documents["id"].combine_chunks(), attributes["id"].combine_chunks())
-    if not pc.all(same, min_count=0).as_py():
-        row = same.index(False).as_py()
+    if not documents["id"].equals(attributes["id"]):
+        pairs = zip(documents["id"].to_pylist(), attributes["id"].to_pylist(), strict=True)
+        row, (wanted, got) = next((row, pair) for row, pair in enumerate(pairs) if pair[0] != pair[1])
         raise StepFailed(
-            f"{where}: row {row} is for document {attributes['id'][row]} where the documents have "
-            f"{documents['id'][row]}; the table was made from other documents, or was put in another order"
+            f"{where}: row {row} is for document {got} where the documents have {wanted}; "
+            f"the table was made from other documents, or was put in another order"
         )
     for name in attributes.column_names:
         if name == "id":
@@ -149,8 +155,8 @@ def check_documents(table: pa.Table, where: str) -> None:
         where: named in errors, e.g. "documents/code part-00000.parquet".
 
     Raises:
-        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text is
-            blank.
+        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text
+            is blank.
     """
     for field in DOCUMENT_SCHEMA:
         found = table.schema.field(field.name).type if field.name in table.column_names else None

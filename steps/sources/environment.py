@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import fsspec
 import xxhash
 
 from marin_exec import ConfigError, Out, ShardOut, StepFailed, kind
-from steps.documents import document_id
+from steps.documents import document_id, open_file
 from steps.sources.extract import EXTRACTS, Extracted, Unusable, installed, licence_of, own_files
 from steps.sources.raw import RawDocument, metadata_json, raw_name, read_raw, write_raw
 
@@ -91,8 +90,9 @@ def environment_texts(config: EnvironmentConfig, out: Out) -> EnvironmentResult:
     groups = {f"{index:02d}": (index, config.distributions[index::_SHARDS]) for index in range(_SHARDS)}
     groups = {name: group for name, group in groups.items() if group[1]}
     pieces = list(out.map_shards(partial(_extract_group, config), groups).values())
-    manifest_json = _write_manifest(out, pieces)
-    found = (document for piece in pieces for document in read_raw(piece["folder"]))
+    folders = [f"{out.path}/pieces/{name}" for name in groups]
+    manifest_json = _write_manifest(out, folders)
+    found = (document for folder in folders for document in read_raw(folder))
     sampled = sorted(_sample(found, config), key=lambda document: (_distribution(document), *document))
     if not sampled:
         raise StepFailed(
@@ -116,25 +116,18 @@ def environment_texts(config: EnvironmentConfig, out: Out) -> EnvironmentResult:
 
 
 def _extract_group(config: EnvironmentConfig, group: tuple[int, tuple[str, ...]], shard: ShardOut) -> dict[str, Any]:
-    """Writes the texts of some distributions (of a sample: those that can still be in it) and their manifest.
-
-    Returns:
-        Counters, and the folder of the piece: a piece of an earlier attempt lies under that attempt's path.
-    """
+    """Writes the texts of some distributions (of a sample: those that can still be in it) and their manifest."""
     index, requirements = group
     counts: dict[str, Counter[str]] = {"documents": Counter(), "bytes": Counter(), "left_out": Counter()}
     manifest: list[dict[str, Any]] = []
     documents = [
         document for requirement in requirements for document in _extract_one(config, requirement, counts, manifest)
     ]
-    piece = shard.file(f"pieces/{index:02d}/{raw_name(0)}")
     # The lowest hashes here, up to the whole budget: whatever the other pieces hold, the sample lies within.
-    write_raw(piece, _sample(documents, config))
-    with fsspec.open(shard.file(f"pieces/{index:02d}/manifest.json"), "wb") as file:
+    write_raw(shard.file(f"pieces/{index:02d}/{raw_name(0)}"), _sample(documents, config))
+    with open_file(shard.file(f"pieces/{index:02d}/manifest.json"), "wb") as file:
         file.write(json.dumps(manifest).encode())
-    return {"folder": piece.removesuffix("/" + raw_name(0)), "files": len(manifest)} | {
-        name: dict(count) for name, count in counts.items()
-    }
+    return {"files": len(manifest)} | {name: dict(count) for name, count in counts.items()}
 
 
 def _extract_one(
@@ -195,16 +188,16 @@ def _sample(documents: Iterable[RawDocument], config: EnvironmentConfig) -> Iter
         yield document
 
 
-def _write_manifest(out: Out, pieces: list[dict[str, Any]]) -> bytes:
+def _write_manifest(out: Out, folders: list[str]) -> bytes:
     """Writes manifest.json, every file used with its size and checksum, one a line; returns its bytes."""
     entries: list[dict[str, Any]] = []
-    for piece in pieces:
-        with fsspec.open(f"{piece['folder']}/manifest.json", "rb") as file:
+    for folder in folders:
+        with open_file(f"{folder}/manifest.json", "rb") as file:
             entries += json.load(file)
     entries.sort(key=lambda entry: (entry["distribution"], entry["path"]))
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     content = f'{{"files": [\n{lines}\n]}}\n'.encode()
-    with fsspec.open(out.file("manifest.json"), "wb") as file:
+    with open_file(out.file("manifest.json"), "wb") as file:
         file.write(content)
     return content
 

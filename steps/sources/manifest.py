@@ -9,6 +9,7 @@ import fsspec
 import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch
+from steps.documents import open_file
 
 _CHUNK_BYTES = 1 << 22
 
@@ -59,7 +60,7 @@ def manifest_entries(found: dict[str, str]) -> list[FileEntry]:
     entries = []
     for name, url in sorted(found.items()):
         checksum, size = xxhash.xxh3_128(), 0
-        with fsspec.open(url, "rb") as file:
+        with open_file(url, "rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 checksum.update(chunk)
                 size += len(chunk)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marin_exec import StepFailed
+from steps.documents import open_file
 
 RAW_SCHEMA = pa.schema(
     [
@@ -58,7 +59,7 @@ def write_raw(full_path: str, documents: Iterable[RawDocument]) -> tuple[int, in
         The number of documents written, and of UTF-8 bytes of their texts.
     """
     num_documents = num_bytes = 0
-    with fsspec.open(full_path, "wb") as file, pq.ParquetWriter(file, RAW_SCHEMA, compression="zstd") as writer:
+    with open_file(full_path, "wb") as file, pq.ParquetWriter(file, RAW_SCHEMA, compression="zstd") as writer:
         for batch in _batches(documents):
             columns = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
             writer.write_table(pa.table(columns, schema=RAW_SCHEMA))

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
 from marin_exec import StepFailed
+from steps.documents import open_file
 from steps.sources.raw import RawDocument, metadata_json
 
 SUFFIXES: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ class Reader:
         Raises:
             StepFailed: the file is damaged, or a document lacks its text or has invalid UTF-8 (policy "error").
         """
-        with fsspec.open(self.url, "rb") as file:
+        with open_file(self.url, "rb") as file:
             if self.format == "parquet":
                 yield from self._parquet(file)
             elif self.format == "jsonl":
