@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
-from steps.documents import NamedInput, shard_name, shard_names, write_table
-from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard
+from steps.documents import NamedInput, shard_name, write_table
+from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard, judged_shards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
     paths = AttributePaths(**{name: getattr(config, name) for name in AttributePaths.__dataclass_fields__})
     kept, ledgers = [], []
     for source in config.sources:
-        shards = shard_names(source.path)
+        shards = judged_shards(source, paths)
         for done, shard in enumerate(shards):
             out.progress(f"judging {source.name}", done=done, total=len(shards))
             documents, ledger = judge_shard(source, shard, paths)

@@ -5,14 +5,14 @@ of a funnel add up. Every join is on ids and strict: a table made from other doc
 error.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from marin_exec import StepFailed
-from steps.documents import NamedInput, check_documents, join_dense, read_table
+from steps.documents import NamedInput, check_documents, join_dense, read_table, shard_names
 
 KEPT = "kept"
 FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
@@ -46,6 +46,25 @@ class AttributePaths:
 def cell_name(topic: int, bucket: int) -> str:
     """Returns the name of a cell, e.g. "c03q4"."""
     return f"c{topic:02d}q{bucket}"
+
+
+def judged_shards(source: NamedInput, paths: AttributePaths) -> list[str]:
+    """Returns the shards of a source, after checking that each judgement has the same ones.
+
+    Raises:
+        StepFailed: a judgement lacks the source or a shard, or has one that the documents have not.
+    """
+    shards = shard_names(source.path)
+    for name, path in asdict(paths).items():
+        where = f"{path.rstrip('/')}/{source.name}"
+        found = shard_names(where)
+        if found != shards:
+            differ = sorted(set(found) ^ set(shards))
+            raise StepFailed(
+                f"{where}: the {name} table must have the same shards as the documents in {source.path}; they differ in "
+                f"{differ[:5]} ({len(found)} and {len(shards)}). Run the step that made it on these documents"
+            )
+    return shards
 
 
 def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[pa.Table, pa.Table]:
