@@ -18,7 +18,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from marin_exec.coercion import MAX_DEPTH, annotations_of, coerce, is_named_tuple, short, too_deep
+from marin_exec.coercion import coerce
+from marin_exec.config_values import MAX_DEPTH, annotations_of, is_named_tuple, short, too_deep
 from marin_exec.errors import ConfigError
 from marin_exec.fields import added_default, is_runtime, marker, renamed_from
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marin_exec.coercion import annotations_of, coerce, is_named_tuple, rebuilt, short
+from marin_exec.coercion import coerce
+from marin_exec.config_values import annotations_of, is_named_tuple, rebuilt, short
 from marin_exec.encoding import digest_of_tree, encode, key_order
 from marin_exec.errors import ConfigError, InternalError
 from marin_exec.fields import is_runtime

@@ -8,7 +8,6 @@ import ast
 import functools
 import hashlib
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,7 +274,3 @@ def _write(node: ast.AST, parts: list[str], skipped_field: str | None = None) ->
         else:
             parts.append(f"{type(value).__name__}:{value!r}")
     parts.append(")")
-
-
-def is_standard_library(module: str) -> bool:
-    return module.partition(".")[0] in sys.stdlib_module_names

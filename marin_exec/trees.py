@@ -150,7 +150,8 @@ def dependency_references(tree: dict[str, Any]) -> dict[str, str]:
     def walk(node: list[Any], path: str) -> Iterator[tuple[str, str]]:
         if node[0] == "step":
             yield path, node[1]
-        for suffix, child in _children(node) or ():
+        members = ((f"{{{n}}}", each) for n, each in enumerate(node[1])) if node[0] == "set" else ()
+        for suffix, child in _children(node) or members:
             yield from walk(child, path + suffix)
 
     return dict(walk(tree["config"], "config"))

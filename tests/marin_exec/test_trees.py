@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from marin_exec import Step, kind
 from marin_exec.encoding import encode
-from marin_exec.identity import differences, flatten, identify
+from marin_exec.identity import dependency_references, differences, flatten, identify
 from marin_exec.step import topological
 from marin_exec.trees import Difference
 
@@ -71,6 +71,16 @@ def test_flatten_gives_dotted_paths_and_readable_values():
         "kind.name": "test-trees/plain",
         "kind.version": "3",
     }
+
+
+def test_dependency_references_are_found_in_every_container():
+    digest = identify([INPUT])[id(INPUT)].digest
+    value = [INPUT, (INPUT / "s",), {"k": {INPUT.milestone("m"), 1}}, Config(a=INPUT), "no step", set()]
+    found = dependency_references(tree_of(Config(a=value)))
+    assert set(found.values()) == {digest}
+    assert list(found)[:2] == ["config.a[0]", "config.a[1][0]"]
+    assert len(found) == 4
+    assert dependency_references(tree_of(Config())) == {}
 
 
 def test_differences_name_field_old_and_new():
