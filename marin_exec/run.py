@@ -61,12 +61,16 @@ def run_plan(
         max_concurrent=max_concurrent,
     )
     interrupted = False
-    with _cancelled_by_signals(scheduler), reporter:
+    with reporter:
+        scheduler.backend.start()
         try:
-            statuses = scheduler.run()
+            with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
+                statuses = scheduler.run()
         except KeyboardInterrupt:
             statuses = scheduler.statuses
             interrupted = True
+        finally:
+            scheduler.backend.stop()
     outcome = Outcome(run_id=context.run_id, statuses=statuses, interrupted=interrupted or scheduler.cancelled)
     reporter.summary(statuses, interrupted=outcome.interrupted)
     return outcome

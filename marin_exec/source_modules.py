@@ -222,12 +222,14 @@ def define(module: ModuleSource, nodes: Sequence[ast.AST], *, without_decorators
     for node in nodes:
         _write(node, parts, "decorator_list" if without_decorators else None)
         skipped = {id(each) for each in getattr(node, "decorator_list", ()) if without_decorators}
+        local = _local_names(node)
         stack = [node]
         while stack:
             each = stack.pop()
             dotted = _dotted(each)
             if dotted:
-                uses.add(dotted)
+                if dotted[0] not in local and not _is_bound_here(each):
+                    uses.add(dotted)
                 continue
             if isinstance(each, _IMPORTS):
                 stars: list[str] = []
@@ -235,6 +237,33 @@ def define(module: ModuleSource, nodes: Sequence[ast.AST], *, without_decorators
             stack.extend(child for child in ast.iter_child_nodes(each) if id(child) not in skipped)
     digest = hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
     return Definition(digest, frozenset(uses), {name: tuple(bound) for name, bound in imports.items()})
+
+
+def _is_bound_here(node: ast.AST) -> bool:
+    """Whether this is a plain name that is given a value or deleted, as a class's fields are: no use of another one."""
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+
+
+def _local_names(node: ast.AST) -> set[str]:
+    """Returns the parameters and variables of a function: where it reads one, it does not mean the module's name."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return set()
+    arguments = node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    names = {each.arg for each in every if each is not None}
+    not_local: set[str] = set()
+    stack: list[ast.AST] = list(node.body)
+    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    while stack:
+        each = stack.pop()
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            names.add(each.id)
+        elif isinstance(each, ast.Global):
+            not_local.update(each.names)
+        if not isinstance(each, (*scopes, *comprehensions)):
+            stack.extend(ast.iter_child_nodes(each))
+    return names - not_local
 
 
 def _dotted(node: ast.AST) -> tuple[str, ...] | None:

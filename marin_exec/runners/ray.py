@@ -179,7 +179,7 @@ def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
     import ray
     from ray import cloudpickle
 
-    remote = ray.remote(_run_shard_on_worker).options(num_cpus=cpus, max_retries=SHARD_RETRIES)
+    remote = ray.remote(_run_shard_on_worker)
     window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
     waiting = list(reversed(shards))
     in_flight: list[Any] = []
@@ -187,7 +187,8 @@ def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
         while waiting and len(in_flight) < window:
             shard = waiting.pop()
             label = f"{shard.task.step_name} {shard.name}"
-            in_flight.append(remote.options(name=label).remote(cloudpickle.dumps(shard)))
+            options = {"name": label, "num_cpus": cpus, "max_retries": SHARD_RETRIES}
+            in_flight.append(remote.options(**options).remote(cloudpickle.dumps(shard)))
         ready, in_flight = ray.wait(in_flight, num_returns=1)
         for ref in ready:
             yield ray.get(ref)

@@ -89,7 +89,7 @@ Listener = Callable[[StepStatus], None]
 
 @dataclass
 class Scheduler:
-    """Runs what a plan says, with one backend. `run` may be called once."""
+    """Runs what a plan says, with one backend that has been started. `run` may be called once."""
 
     plan: Plan
     store: Store
@@ -112,7 +112,6 @@ class Scheduler:
             self.statuses[digest] = StepStatus(
                 planned, State.REUSED if settled else State.PENDING, planned.record if settled else None
             )
-        self.backend.start()
         self._heartbeats.start()
         try:
             while not all(status.state in SETTLED for status in self.statuses.values()):
@@ -126,7 +125,6 @@ class Scheduler:
             raise
         finally:
             self._heartbeats.stop()
-            self.backend.stop()
         return self.statuses
 
     # -- one round -------------------------------------------------------------------------------------------------
