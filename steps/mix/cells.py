@@ -13,12 +13,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
-from steps.documents import NamedInput, shard_name, write_table
+from steps.documents import NamedInput, open_file, shard_name, write_table
 from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard, judged_shards
 
 
@@ -106,8 +105,9 @@ def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
 
 def _kept(documents: pa.Table, ledger: pa.Table) -> pa.Table:
     columns = documents.select(["id", "text", "source_id", "metadata"])
-    columns = columns.append_column("source", ledger["source"]).append_column("cell", ledger["cell"])
-    return columns.filter(pc.equal(ledger["fate"], KEPT))
+    for name in ("source", "cell", "fate"):
+        columns = columns.append_column(name, ledger[name])
+    return columns.filter(pc.field("fate") == KEPT).drop_columns(["fate"])
 
 
 def _write_cells(kept: pa.Table, documents_per_shard: int, out: Out) -> int:
@@ -116,17 +116,19 @@ def _write_cells(kept: pa.Table, documents_per_shard: int, out: Out) -> int:
         raise StepFailed(
             "no document is kept: the judgements are against every one; see the reasons in each judgement step"
         )
-    counts = pc.value_counts(kept["id"])
-    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if len(twice):
-        sources = kept.filter(pc.equal(kept["id"], twice[0]))["source"].to_pylist()
+    sources_of: dict[str, list[str]] = {}
+    for identifier, source in zip(kept["id"].to_pylist(), kept["source"].to_pylist(), strict=True):
+        sources_of.setdefault(identifier, []).append(source)
+    for identifier, sources in sources_of.items():
+        if len(sources) == 1:
+            continue
         raise StepFailed(
-            f"document {twice[0]} would be kept from {sources}: dedup/exact must run over all of "
+            f"document {identifier} would be kept from {sources}: dedup/exact must run over all of "
             f"the sources in one step"
         )
-    cells = pc.unique(kept["cell"]).to_pylist()
+    cells = kept["cell"].unique().to_pylist()
     for cell in cells:
-        rows = kept.filter(pc.equal(kept["cell"], cell)).drop_columns(["cell"])
+        rows = kept.filter(pc.field("cell") == cell).drop_columns(["cell"])
         for start in range(0, rows.num_rows, documents_per_shard):
             target = out.file(f"cells/{cell}/{shard_name(start // documents_per_shard)}")
             write_table(target, rows.slice(start, documents_per_shard))
@@ -142,7 +144,7 @@ def funnel_counts(ledger: pa.Table, sources: list[str]) -> dict[str, Any]:
     by_source = {source: {fate: {"documents": 0, "bytes": 0} for fate in FATES} for source in sources}
     for (source, fate), (documents, size) in rows.items():
         by_source[source][fate] = {"documents": documents, "bytes": size}
-    total_documents, total_bytes = ledger.num_rows, pc.sum(ledger["bytes"]).as_py() or 0
+    total_documents, total_bytes = ledger.num_rows, sum(ledger["bytes"].to_pylist())
     left_documents, left_bytes, stages = total_documents, total_bytes, []
     for fate in FATES[:-1]:
         documents = sum(each[fate]["documents"] for each in by_source.values())
@@ -177,7 +179,7 @@ def cube_counts(ledger: pa.Table) -> list[dict[str, Any]]:
     """Returns one row for each source x topic x quality bucket that came in: documents and bytes in, and kept."""
     keys = ["source", "topic", "bucket"]
     came = _sums(ledger, keys)
-    kept = _sums(ledger.filter(pc.equal(ledger["fate"], KEPT)), keys)
+    kept = _sums(ledger.filter(pc.field("fate") == KEPT), keys)
     return [
         {
             **dict(zip(keys, key, strict=True)),
@@ -198,5 +200,5 @@ def _sums(ledger: pa.Table, keys: list[str]) -> dict[tuple, tuple[int, int]]:
 
 
 def _write_json(out: Out, name: str, value: Any) -> None:
-    with fsspec.open(out.file(name), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
+    with open_file(out.file(name), "wb") as file:
+        file.write(json.dumps(value, indent=1).encode())

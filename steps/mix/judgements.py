@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marin_exec import StepFailed
 from steps.documents import NamedInput, check_documents, join_dense, read_table, shard_names
@@ -84,48 +83,43 @@ def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[
     """
     documents = read_table(source.path, shard)
     check_documents(documents, f"{source.path}/{shard}")
-    ids = documents["id"].combine_chunks()
-    heuristics = _dense(documents, paths.heuristics, source.name, shard, ["keep", "reasons"])
     topics = _dense(documents, paths.topics, source.name, shard, ["topic"])["topic"].to_numpy()
     buckets = _dense(documents, paths.quality, source.name, shard, ["bucket"])["bucket"].to_numpy()
     _check_range("topic", topics, 0, 32_767, f"{paths.topics}/{source.name}/{shard}")
     _check_range("bucket", buckets, 0, 4, f"{paths.quality}/{source.name}/{shard}")
-    reasons_by_fate = {
-        "exact_duplicate": _sparse(ids, paths.exact, source.name, shard, ["kept_source"]),
-        "fuzzy_duplicate": _sparse(ids, paths.fuzzy, source.name, shard, ["kept_source", "kept_id", "containment"]),
-        "heuristics": {
-            row: reasons
-            for row, (keep, reasons) in enumerate(
-                zip(heuristics["keep"].to_pylist(), heuristics["reasons"].to_pylist(), strict=True)
-            )
-            if not keep
-        },
-        "contaminated": _sparse(ids, paths.contaminated, source.name, shard, ["benchmark", "max_overlap"]),
-        "held_out": _sparse(ids, paths.heldout, source.name, shard, []),
-    }
-    fates, reasons = [KEPT] * len(ids), [""] * len(ids)
-    for fate, hits in reversed(reasons_by_fate.items()):  # the first judgement has the last word
+    fates, reasons = [KEPT] * documents.num_rows, [""] * documents.num_rows
+    for fate, hits in reversed(_hits(documents, source.name, shard, paths).items()):  # the first has the last word
         for row, reason in hits.items():
             fates[row], reasons[row] = fate, reason
     cells = [
         cell_name(topic, bucket) if fate == KEPT else ""
         for fate, topic, bucket in zip(fates, topics.tolist(), buckets.tolist(), strict=True)
     ]
-    columns = [
-        ids,
-        [source.name] * len(ids),
-        fates,
-        reasons,
-        cells,
-        topics,
-        buckets,
-        pc.binary_length(documents["text"]),
-    ]
-    arrays = [
-        pa.array(each, field.type) if not isinstance(each, pa.ChunkedArray | pa.Array) else each.cast(field.type)
-        for each, field in zip(columns, LEDGER_SCHEMA, strict=True)
-    ]
-    return documents, pa.table(arrays, schema=LEDGER_SCHEMA)
+    columns = {
+        "id": documents["id"].to_pylist(),
+        "source": [source.name] * len(fates),
+        "fate": fates,
+        "reason": reasons,
+        "cell": cells,
+        "topic": topics,
+        "bucket": buckets,
+        "bytes": [len(text.encode()) for text in documents["text"].to_pylist()],
+    }
+    return documents, pa.table(columns, schema=LEDGER_SCHEMA)
+
+
+def _hits(documents: pa.Table, source: str, shard: str, paths: AttributePaths) -> dict[str, dict[int, str]]:
+    """What is against which rows, and why, in the order in which the judgements are asked."""
+    ids = documents["id"].to_pylist()
+    heuristics = _dense(documents, paths.heuristics, source, shard, ["keep", "reasons"])
+    decisions = zip(heuristics["keep"].to_pylist(), heuristics["reasons"].to_pylist(), strict=True)
+    return {
+        "exact_duplicate": _sparse(ids, paths.exact, source, shard, ["kept_source"]),
+        "fuzzy_duplicate": _sparse(ids, paths.fuzzy, source, shard, ["kept_source", "kept_id", "containment"]),
+        "heuristics": {row: reasons for row, (keep, reasons) in enumerate(decisions) if not keep},
+        "contaminated": _sparse(ids, paths.contaminated, source, shard, ["benchmark", "max_overlap"]),
+        "held_out": _sparse(ids, paths.heldout, source, shard, []),
+    }
 
 
 def first_reason(fate: str, reason: str) -> str:
@@ -148,18 +142,21 @@ def _dense(documents: pa.Table, path: str, source: str, shard: str, columns: lis
     return table
 
 
-def _sparse(ids: pa.Array, path: str, source: str, shard: str, columns: list[str]) -> dict[int, str]:
+def _sparse(ids: list[str], path: str, source: str, shard: str, columns: list[str]) -> dict[int, str]:
     """Rows of the hits, with the columns joined to a reason: "code 0a1b... containment=0.95"."""
     where = f"{path.rstrip('/')}/{source}"
     table = read_table(where, shard, ["id", *columns])
-    rows = pc.index_in(table["id"].combine_chunks(), value_set=ids)
-    if rows.null_count:
-        stranger = table["id"].filter(pc.is_null(rows))[0]
-        raise StepFailed(f"{where}/{shard}: hit on document {stranger}, which is not among the documents of that shard")
-    if len(set(rows.to_pylist())) != len(rows):
+    places, hits = {identifier: row for row, identifier in enumerate(ids)}, table["id"].to_pylist()
+    strangers = [identifier for identifier in hits if identifier not in places]
+    if strangers:
+        raise StepFailed(
+            f"{where}/{shard}: hit on document {strangers[0]}, which is not among the documents of that shard"
+        )
+    rows = [places[identifier] for identifier in hits]
+    if len(set(rows)) != len(rows):
         raise StepFailed(f"{where}/{shard}: a document is named twice; one row a hit is allowed")
     lines = [[_shown(name, value) for value in table[name].to_pylist()] for name in columns]
-    return {row: " ".join(parts) for row, *parts in zip(rows.to_pylist(), *lines, strict=True)}
+    return {row: " ".join(parts) for row, *parts in zip(rows, *lines, strict=True)}
 
 
 def _shown(column: str, value: object) -> str:

@@ -4,10 +4,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import fsspec
 import numpy as np
 
 from marin_exec import ConfigError, StepFailed
+from steps.documents import open_file
 
 MIXTURE_FILE = "mixture.json"
 FORMAT = "mixture/1"
@@ -77,8 +77,8 @@ def phase_blocks(mixture: Mixture, num_sequences: int) -> np.ndarray:
 
 def write_mixture(full_path: str, mixture: Mixture) -> None:
     """Writes the mixture as JSON."""
-    with fsspec.open(full_path, "w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, **asdict(mixture)}, file, indent=1)
+    with open_file(full_path, "wb") as file:
+        file.write(json.dumps({"format": FORMAT, **asdict(mixture)}, indent=1).encode())
 
 
 def read_mixture(path: str) -> Mixture:
@@ -89,18 +89,19 @@ def read_mixture(path: str) -> Mixture:
     """
     where = f"{path.rstrip('/')}/{MIXTURE_FILE}"
     try:
-        with fsspec.open(where, "r", encoding="utf-8") as file:
+        with open_file(where, "rb") as file:
             body: dict[str, Any] = json.load(file)
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; the output of a mix/weights step is needed") from error
     if (found := body.pop("format", None)) != FORMAT:
         raise StepFailed(f"{where}: format {found!r}; this code reads {FORMAT!r}. Run mix/weights again")
-    components = tuple(
+    body = {name: _frozen(value) for name, value in body.items()}
+    body["components"] = tuple(
         Component(**{name: _frozen(value) for name, value in each.items()}) for each in body["components"]
     )
-    mixture = Mixture(**{**{name: _frozen(value) for name, value in body.items()}, "components": components})
+    mixture = Mixture(**body)
     for phase in range(len(mixture.phase_starts)):
-        total = sum(each.counts[phase] for each in components)
+        total = sum(each.counts[phase] for each in mixture.components)
         if total != mixture.block_sequences:
             raise StepFailed(
                 f"{where}: phase {phase} has {total} sequences a block where {mixture.block_sequences} are due"

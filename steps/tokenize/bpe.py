@@ -9,11 +9,10 @@ cut as current models do.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import fsspec
 import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
-from steps.documents import read_table, shard_names
+from steps.documents import open_file, read_table, shard_names
 from steps.tokenize.groups import group_names
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -86,7 +85,7 @@ def train_bpe(config: BpeConfig, out: Out) -> BpeResult:
     out.progress(f"training on {len(texts)} documents")
     tokenizer.train_from_iterator(texts, trainer, length=len(texts))
     body = tokenizer.to_str(pretty=True).encode("utf-8")
-    with fsspec.open(out.file(TOKENIZER_FILE), "wb") as file:
+    with open_file(out.file(TOKENIZER_FILE), "wb") as file:
         file.write(body)
     tokenizer.encode_special_tokens = True
     measured = texts[:_MEASURED_DOCUMENTS]

@@ -15,13 +15,12 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from marin_exec import StepFailed
-from steps.documents import read_table
+from steps.documents import open_file, read_table
 from steps.tokenize.levanter_cache import read_cache
 
 INDEX_FILE = "index.json"
@@ -118,8 +117,8 @@ def documents_table(cell: TokenCell) -> pa.Table:
 def write_index(full_path: str, index: TokenIndex) -> None:
     """Writes the index as JSON, its fingerprint included."""
     body = {"format": FORMAT, **asdict(index), "fingerprint": index.fingerprint}
-    with fsspec.open(full_path, "w", encoding="utf-8") as file:
-        json.dump(body, file, indent=1)
+    with open_file(full_path, "wb") as file:
+        file.write(json.dumps(body, indent=1).encode())
 
 
 def read_index(path: str) -> TokenIndex:
@@ -130,14 +129,15 @@ def read_index(path: str) -> TokenIndex:
     """
     where = f"{path.rstrip('/')}/{INDEX_FILE}"
     try:
-        with fsspec.open(where, "r", encoding="utf-8") as file:
+        with open_file(where, "rb") as file:
             body: dict[str, Any] = json.load(file)
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; the output of a tokenize/cache step is needed") from error
     found, fingerprint = body.pop("format", None), body.pop("fingerprint", None)
     if found != FORMAT:
         raise StepFailed(f"{where}: format {found!r}; this code reads {FORMAT!r}. Run tokenize/cache again")
-    index = TokenIndex(**{**body, "cells": tuple(CellEntry(**each) for each in body["cells"])})
+    body["cells"] = tuple(CellEntry(**each) for each in body["cells"])
+    index = TokenIndex(**body)
     if index.fingerprint != fingerprint:
         raise StepFailed(f"{where}: its fingerprint is {fingerprint} where its content gives {index.fingerprint}")
     return index
