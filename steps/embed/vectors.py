@@ -34,20 +34,28 @@ def embedding_table(ids: list[str], quantized: np.ndarray, scale: float) -> pa.T
     return pa.table([pa.array(ids, type=pa.string()), column], schema=schema)
 
 
-def vectors_of(table: pa.Table, where: str) -> np.ndarray:
-    """Returns a table's vectors as unit-length float32[n, d].
+def scale_in(table: pa.Table, where: str) -> float:
+    """Returns what a table's int8 entries are multiplied by.
 
     Raises:
         StepFailed: it is not an embedding table.
     """
     scale = (table.schema.metadata or {}).get(_SCALE_KEY)
     if scale is None or "embedding" not in table.column_names:
-        raise StepFailed(
-            f"{where}: no embedding column with its scale; the output of an embed/documents step is needed"
-        )
+        raise StepFailed(f"{where}: no embedding column with its scale; an embed/documents step's output is needed")
+    return float(scale)
+
+
+def vectors_of(table: pa.Table, where: str) -> np.ndarray:
+    """Returns a table's vectors as unit-length float32[n, d].
+
+    Raises:
+        StepFailed: it is not an embedding table.
+    """
+    scale = scale_in(table, where)
     column = table["embedding"].combine_chunks()
     quantized = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-    vectors = quantized.astype(np.float32) * np.float32(float(scale))
+    vectors = quantized.astype(np.float32) * np.float32(scale)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 

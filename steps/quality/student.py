@@ -1,0 +1,155 @@
+"""The quality student: ridge regression for the score, logistic regression for the content type, both linear in the
+features. Fitting is deterministic; a student is three arrays and a JSON object, without pickle.
+
+Shapes: n documents, p features, C content types.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import fsspec
+import numpy as np
+import xxhash
+
+from marin_exec import Out, StepFailed
+from steps.embed.vectors import read_array, write_array
+from steps.quality.features import FeatureSettings, feature_matrix, surface_measures
+
+_PENALTIES = tuple(float(each) for each in np.logspace(-2, 3, 16))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Student:
+    settings: FeatureSettings
+    dimensions: int
+    """Of the embeddings it was fitted on."""
+    scale: float
+    """Of the embeddings it was fitted on, as a mark of their encoder."""
+    surface_center: np.ndarray
+    """float64[5]."""
+    surface_spread: np.ndarray
+    """float64[5]."""
+    score_weights: np.ndarray
+    """float64[p + 1], the intercept last."""
+    type_weights: np.ndarray
+    """float64[C, p + 1], the intercept last."""
+    content_types: tuple[str, ...]
+    """C names."""
+    penalty: float
+    """Ridge penalty, chosen by leave-one-out error on the fitted documents."""
+
+    def features(self, texts: list[str], vectors: np.ndarray) -> np.ndarray:
+        """Returns float64[n, p + 1]: the features and a column of ones."""
+        matrix = feature_matrix(texts, vectors, self.surface_center, self.surface_spread, self.settings)
+        return np.concatenate([matrix, np.ones((len(texts), 1), dtype=np.float32)], axis=1).astype(np.float64)
+
+    def predict(self, texts: list[str], vectors: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Returns raw scores, float64[n] on the labels' scale but not bounded by it, and content types, n names."""
+        features = self.features(texts, vectors)
+        types = np.argmax(features @ self.type_weights.T, axis=1)
+        return features @ self.score_weights, [self.content_types[each] for each in types]
+
+
+def fit_student(
+    texts: list[str],
+    vectors: np.ndarray,
+    scores: np.ndarray,
+    content_types: Sequence[str],
+    *,
+    settings: FeatureSettings,
+    scale: float,
+) -> Student:
+    """Returns a student fitted on labelled documents.
+
+    Args:
+        texts: n documents.
+        vectors: float32[n, d], their embeddings.
+        scores: float64[n], labels from 1 to 5.
+        content_types: n names.
+        settings: of the features.
+        scale: of the embeddings, kept as a mark.
+    """
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+
+    surface = surface_measures(texts, settings.max_characters)
+    center, spread = surface.mean(axis=0), np.maximum(surface.std(axis=0), 1e-6)
+    features = feature_matrix(texts, vectors, center, spread, settings).astype(np.float64)
+    ridge = RidgeCV(alphas=_PENALTIES).fit(features, scores)
+    names = tuple(sorted(set(content_types)))
+    type_weights = np.zeros((len(names), features.shape[1] + 1))
+    if len(names) > 1:
+        logistic = LogisticRegression(C=10.0, max_iter=2_000, class_weight="balanced").fit(
+            features, list(content_types)
+        )
+        rows = np.concatenate([logistic.coef_, logistic.intercept_[:, None]], axis=1)
+        # Two classes have one row, which is the log odds of the second.
+        type_weights = rows if len(rows) == len(names) else np.concatenate([np.zeros_like(rows), rows])
+    return Student(
+        settings=settings,
+        dimensions=vectors.shape[1],
+        scale=scale,
+        surface_center=center,
+        surface_spread=spread,
+        score_weights=np.append(ridge.coef_, ridge.intercept_),
+        type_weights=type_weights,
+        content_types=names,
+        penalty=float(ridge.alpha_),
+    )
+
+
+def fold_of(groups: np.ndarray, ids: Sequence[str], num_folds: int, seed: int) -> np.ndarray:
+    """Returns int64[n]: the fold of each document, by a seeded hash of the smallest id in its group.
+
+    A document's fold does not depend on the order of documents, and all of a group is in one fold.
+    """
+    smallest: dict[int, str] = {}
+    for group, each in zip(groups.tolist(), ids, strict=True):
+        smallest[group] = min(each, smallest.get(group, each))
+    return np.array(
+        [xxhash.xxh3_64_intdigest(f"{seed}:{smallest[group]}".encode()) % num_folds for group in groups.tolist()]
+    )
+
+
+def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> None:
+    """Writes score_weights.npy, type_weights.npy and student.json (settings, surface measures, curves)."""
+    write_array(out.file("score_weights.npy"), student.score_weights)
+    write_array(out.file("type_weights.npy"), student.type_weights)
+    value = {
+        "settings": asdict(student.settings),
+        "dimensions": student.dimensions,
+        "scale": student.scale,
+        "surface_center": student.surface_center.tolist(),
+        "surface_spread": student.surface_spread.tolist(),
+        "content_types": list(student.content_types),
+        "penalty": student.penalty,
+        "curves": curves,
+    }
+    with fsspec.open(out.file("student.json"), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+
+
+def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
+    """Returns a saved student and its calibration curves.
+
+    Raises:
+        StepFailed: the directory holds none.
+    """
+    try:
+        with fsspec.open(f"{directory}/student.json", "r", encoding="utf-8") as file:
+            value: dict[str, Any] = json.load(file)
+    except FileNotFoundError as error:
+        raise StepFailed(f"{directory}: no student.json; the output of a quality/classifier step is needed") from error
+    student = Student(
+        settings=FeatureSettings(**value["settings"]),
+        dimensions=value["dimensions"],
+        scale=value["scale"],
+        surface_center=np.array(value["surface_center"]),
+        surface_spread=np.array(value["surface_spread"]),
+        score_weights=read_array(f"{directory}/score_weights.npy"),
+        type_weights=read_array(f"{directory}/type_weights.npy"),
+        content_types=tuple(value["content_types"]),
+        penalty=value["penalty"],
+    )
+    return student, value["curves"]
