@@ -75,46 +75,43 @@ def normalize(config: NormalizeConfig, out: Out) -> NormalizeResult:
         StepFailed: no document is left, or there is a blank text and config.blank is "error".
     """
     counts = {"documents_in": 0, "bytes_in": 0, "blank": 0, "whitespace_capped": 0, "recomposed": 0}
-    kept: dict[str, RawDocument] = {}
     removed: list[tuple[str, str, str, str]] = []
+    kept: dict[str, RawDocument] = {}
     copies: list[tuple[str, str]] = []
     for document in _cleaned(config, out.step_name, counts, removed):
         identifier = document_id(document.text)
         other = kept.setdefault(identifier, document)
-        if other is document:
-            continue
-        first, second = sorted((other, document), key=lambda each: (each.source_id, each.metadata))
-        kept[identifier] = first
-        copies.append((second.source_id, identifier))
+        if other is not document:
+            first, second = sorted((other, document), key=lambda each: (each.source_id, each.metadata))
+            kept[identifier] = first
+            copies.append((second.source_id, identifier))
     if not kept:
         raise StepFailed(
             f"{out.step_name}: no document is left of source {config.source}: {counts['documents_in']} read, "
             f"{counts['blank']} of them blank; check the source's text field and files"
         )
-    removed += [
-        (source_id, "exact_duplicate", identifier, kept[identifier].source_id) for source_id, identifier in copies
-    ]
+    removed += [(place, "exact_duplicate", identifier, kept[identifier].source_id) for place, identifier in copies]
     _write_removed(out, removed)
-    ids = sorted(kept)
-    starts = range(0, len(ids), config.documents_per_shard)
-    for index, start in enumerate(starts):
-        chosen = ids[start : start + config.documents_per_shard]
-        rows = [kept[identifier] for identifier in chosen]
-        columns = [
-            chosen,
-            [row.text for row in rows],
-            [row.source_id for row in rows],
-            [row.metadata for row in rows],
-        ]
-        arrays = [pa.array(column, pa.string()) for column in columns]
-        write_table(out.file(shard_name(index)), pa.table(arrays, schema=DOCUMENT_SCHEMA))
     return NormalizeResult(
         **counts,
         exact_duplicates=len(copies),
-        documents=len(ids),
+        documents=len(kept),
         num_bytes=sum(len(document.text.encode()) for document in kept.values()),
-        shards=len(starts),
+        shards=_write_shards(out, kept, config.documents_per_shard),
     )
+
+
+def _write_shards(out: Out, kept: dict[str, RawDocument], documents_per_shard: int) -> int:
+    """Writes documents in order of id; returns the number of shards."""
+    ids = sorted(kept)
+    starts = range(0, len(ids), documents_per_shard)
+    for index, start in enumerate(starts):
+        chosen = ids[start : start + documents_per_shard]
+        rows = [kept[identifier] for identifier in chosen]
+        columns = [chosen, [row.text for row in rows], [row.source_id for row in rows], [row.metadata for row in rows]]
+        arrays = [pa.array(column, pa.string()) for column in columns]
+        write_table(out.file(shard_name(index)), pa.table(arrays, schema=DOCUMENT_SCHEMA))
+    return len(starts)
 
 
 def _cleaned(

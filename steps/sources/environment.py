@@ -22,7 +22,7 @@ from steps.documents import document_id, open_file
 from steps.sources.extract import EXTRACTS, Extracted, Unusable, installed, licence_of, own_files
 from steps.sources.raw import RawDocument, metadata_json, raw_name, read_raw, write_raw
 
-_SHARDS = 16  # at most; distributions are dealt out to them in turn, so READMEs of 200 distributions are not 200 tasks
+_SHARDS = 8  # at most; distributions are dealt out in turn, so that READMEs of 200 distributions are not 200 tasks
 
 
 @dataclass(frozen=True, kw_only=True)
