@@ -44,7 +44,7 @@ def write_frequencies(index: FeatureIndex, frequencies: Frequencies, out: Out) -
     dropped = np.flatnonzero(frequencies.in_source.any(axis=0))
     columns = table(dropped)
     columns["everywhere"] = pa.array(frequencies.everywhere[dropped])
-    columns["text"] = pa.array([index.excerpt(int(feature)) for feature in dropped], pa.string())
+    columns["text"] = pa.array(index.excerpts(dropped.tolist()), pa.string())
     write_table(out.file("evidence/boilerplate.parquet"), pa.table(columns))
 
 

@@ -4,7 +4,8 @@ A feature is the hash of an n-gram of words inside one paragraph, or, for a para
 whole paragraph: short items would otherwise give nothing (elsewhere verbatim recall was 54 % for that reason).
 Paragraphs below `shortest_words` give nothing ("...", "A."), unless the whole text has none longer: then the text
 counts as one paragraph. Features without a letter (tables of numbers) are left out. Both sides make features by the
-same function.
+same function; of a record, the n-grams that run across its paragraphs are features too, for copies that lost their
+blank lines.
 
 The index is exact: sorted 64-bit hashes (160 MB for 20 million) that know which records they come from, so that every
 removal can be traced to a benchmark item. A Bloom filter would be 4 times smaller and could say neither.
@@ -43,17 +44,20 @@ class Features:
         return self.words.excerpt(first, first + int(self.lengths[feature]) - 1)
 
 
-def extract_features(texts: Sequence[str], ngram_words: int, shortest_words: int) -> Features:
+def extract_features(
+    texts: Sequence[str], ngram_words: int, shortest_words: int, *, of_records: bool = False
+) -> Features:
     """Returns all features of a batch of texts, repeats included.
 
     Args:
         texts: any texts; about 1 MB together is a good batch.
         ngram_words: n.
         shortest_words: paragraphs of fewer words give no feature.
+        of_records: adds the n-grams across paragraphs.
     """
     words = split_words(texts)
     paragraphs, begins, sizes = _paragraphs(words, shortest_words)
-    parts = [_ngrams(words, paragraphs, ngram_words)]
+    parts = [_ngrams(words, words.texts if of_records else paragraphs, ngram_words)]
     for size in range(shortest_words, ngram_words):
         firsts = begins[sizes == size]
         parts.append(_hash_runs(words, firsts, size, np.uint64(_WHOLE * size % 2**64)))
@@ -148,11 +152,18 @@ class FeatureIndex:
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return np.where(self.hashes[places] == hashes, places, -1)
 
-    def excerpt(self, feature: int) -> str:
-        """Returns the folded text that a feature is the hash of, found again in its first record."""
-        text = self.records_of(feature)[0].text
-        features = extract_features([text], self.ngram_words, self.shortest_words)
-        return features.excerpt(int(np.flatnonzero(features.hashes == self.hashes[feature])[0]))
+    def excerpts(self, chosen: Sequence[int]) -> list[str]:
+        """Returns the folded texts that some features are the hashes of, found again in their first records."""
+        by_record: dict[int, list[int]] = {}
+        for feature in chosen:
+            by_record.setdefault(int(self.members[self.starts[feature]]), []).append(feature)
+        texts: dict[int, str] = {}
+        for record, members in by_record.items():
+            text = self.records[record].text
+            features = extract_features([text], self.ngram_words, self.shortest_words, of_records=True)
+            place = dict(zip(features.hashes.tolist(), range(len(features.hashes)), strict=True))
+            texts |= {feature: features.excerpt(place[int(self.hashes[feature])]) for feature in members}
+        return [texts[feature] for feature in chosen]
 
     def records_of(self, feature: int) -> list[Record]:
         """Returns the records that have the feature."""
@@ -180,10 +191,13 @@ def build_index(records: Sequence[Record], ngram_words: int, shortest_words: int
     short = np.array([record.short for record in records], dtype=bool)
     parts = [np.zeros((0, 2), dtype=np.uint64)]
     for first, last in batches([record.text for record in records]):
-        features = extract_features([record.text for record in records[first:last]], ngram_words, shortest_words)
+        texts = [record.text for record in records[first:last]]
+        features = extract_features(texts, ngram_words, shortest_words, of_records=True)
+        ends = features.firsts + features.lengths - 1
         is_long = features.lengths == ngram_words
+        in_paragraph = features.words.paragraphs[features.firsts] == features.words.paragraphs[ends]
         takes_short = short[first:last].copy()
-        takes_short[features.texts[is_long]] = False
+        takes_short[features.texts[is_long & in_paragraph]] = False
         taken = is_long | takes_short[features.texts]
         numbers = (features.texts + first).astype(np.uint64)
         parts.append(np.unique(np.stack([features.hashes, numbers], axis=1)[taken], axis=0))

@@ -1,0 +1,102 @@
+"""Features and their index, against sets of word tuples."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steps.decontaminate.features import Record, batches, build_index, extract_features
+
+
+def record(name, text, *, benchmark="bench", short=True, keeps_frequent=True):
+    return Record(benchmark=benchmark, name=name, text=text, short=short, keeps_frequent=keeps_frequent)
+
+
+def slow_features(text, n, shortest):
+    """Features of a text of plain words as tuples, one a paragraph position."""
+    paragraphs = [paragraph.split() for paragraph in text.split("\n\n")]
+    if all(len(paragraph) < shortest for paragraph in paragraphs):
+        paragraphs = [[word for paragraph in paragraphs for word in paragraph]]
+    found = []
+    for words in paragraphs:
+        if shortest <= len(words) < n:
+            found.append(("whole", *words))
+        found += [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return [feature for feature in found if any(c.isalpha() for word in feature[feature[0] == "whole" :] for c in word)]
+
+
+TEXTS = st.lists(
+    st.lists(st.lists(st.sampled_from(["a", "b", "c", "7", "42"]), max_size=9).map(" ".join), max_size=4).map(
+        "\n\n".join
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, st.integers(3, 6))
+def test_extract_features_equals_tuples_of_words(texts, n):
+    features = extract_features(texts, n, 2)
+    by_tuple = {}
+    for number, text in enumerate(texts):
+        mine = features.hashes[features.texts == number].tolist()
+        expected = slow_features(text, n, 2)
+        assert len(mine) == len(expected)
+        by_tuple_here = sorted(expected)
+        assert len(set(mine)) == len(set(by_tuple_here))
+        for value, feature in zip(mine, expected, strict=True):
+            assert by_tuple.setdefault(feature, value) == value
+    assert len(set(by_tuple.values())) == len(by_tuple)
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS)
+def test_extract_features_of_a_batch_equals_those_of_each_text(texts):
+    whole = extract_features(texts, 4, 2)
+    alone = [extract_features([text], 4, 2).hashes for text in texts]
+    assert np.array_equal(whole.hashes, np.concatenate(alone))
+
+
+def test_extract_features_stubs_and_numbers_give_none():
+    assert (
+        len(extract_features(["...", "A.", "", "1 2 3 4 5 6 7 8 9 10 11 12 13 14", "3.14 2.71 1.41"], 13, 3).hashes)
+        == 0
+    )
+
+
+def test_extract_features_script_without_spaces_fills_ngrams():
+    thai = extract_features(["ประเทศไทยมีเมืองหลวงชื่อกรุงเทพมหานคร"], 13, 3)
+    assert len(thai.hashes) > 10 and set(thai.lengths.tolist()) == {13}
+
+
+def test_build_index_feature_of_two_benchmarks_is_attributed_to_both():
+    shared = "one two three four five"
+    index = build_index(
+        [record("1", shared, benchmark="first"), record("2", shared + " six", benchmark="second")], 5, 3
+    )
+    place = int(index.find(extract_features([shared], 5, 3).hashes)[0])
+    assert [(found.benchmark, found.name) for found in index.records_of(place)] == [("first", "1"), ("second", "2")]
+    assert index.features_of_record.tolist() == [1, 2]
+    assert index.excerpts([place]) == [shared]
+
+
+def test_build_index_short_paragraphs_count_only_where_there_is_no_long_one():
+    long = "from typing import list\n\none two three four five six seven"
+    index = build_index([record("long", long), record("short", "just four words here")], 6, 3)
+    assert index.features_of_record.tolist() == [2 + 4, 1]  # inside the second paragraph, and across the two
+    off = build_index([record("short", "just four words here", short=False)], 6, 3)
+    assert off.features_of_record.tolist() == [0] and off.find(np.array([5], dtype=np.uint64)).tolist() == [-1]
+
+
+def test_build_index_does_not_depend_on_batches_or_repeats():
+    texts = [f"record {number} tells the story of item {number} at length" for number in range(200)]
+    index = build_index([record(str(i), text) for i, text in enumerate(texts * 2)], 5, 3)
+    expected = {value for text in texts for value in extract_features([text], 5, 3).hashes.tolist()}
+    assert index.hashes.tolist() == sorted(expected)
+
+
+@given(st.lists(st.text(max_size=30), max_size=20), st.integers(1, 60))
+def test_batches_cover_all_texts_once_in_order(texts, characters):
+    assert [number for first, last in batches(texts, characters) for number in range(first, last)] == list(
+        range(len(texts))
+    )

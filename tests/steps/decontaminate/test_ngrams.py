@@ -1,0 +1,305 @@
+"""The decontamination step: rules one by one, and the whole against a plain Python judge."""
+
+import importlib.metadata
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from marin_exec import ConfigError
+from steps.decontaminate.benchmarks import HUMANEVAL, read_package_benchmark
+from steps.decontaminate.judge import Boilerplate, Thresholds
+from steps.decontaminate.ngrams import DecontaminateConfig, find_contaminated
+from steps.documents import document_id, read_table
+from tests.directory_out import DirectoryOut
+from tests.steps.decontaminate.document_sets import decontaminate, suite, write_documents
+
+ITEM = (
+    "I believe in one passage alone and no more, and I hope that the reader of this made up creed will find it "
+    "neither too long to be hashed nor too short to be found again by a machine that reads."
+)
+UNRELATED = "A ladder of widths is trained with one rule so that the largest run can be forecast before it is started."
+OFF = Boilerplate(documents=10**9, source_documents=10**9)
+
+
+def hits_of(root, texts, item=ITEM, **options):
+    """Runs the step on texts as one source; returns the rows of those that were found, in the order of `texts`."""
+    source = write_documents(root, "web", texts)
+    result, tables = decontaminate(root / "out", [source], [suite(root, "held", [item])], **options)
+    found = tables["web"]
+    assert result.contaminated == {"web": len(found)}
+    return [found.get(document_id(text)) for text in texts]
+
+
+def wrap(text, words_a_line, prefix=""):
+    words = text.split()
+    return "\n".join(prefix + " ".join(words[i : i + words_a_line]) for i in range(0, len(words), words_a_line))
+
+
+def test_ngrams_document_wrapped_at_eight_words_is_still_found(tmp_path):
+    found = hits_of(tmp_path, [wrap(ITEM, 8), wrap(ITEM, 8, prefix="# "), ITEM.upper() + "!", UNRELATED])
+    assert [row and row["max_overlap"] for row in found] == [1.0, 1.0, 1.0, None]
+    assert found[0]["benchmark"] == "held" and found[0]["example"] == f"held:{document_id(ITEM)}"
+    assert found[0]["num_hits"] == len(ITEM.split()) - 12
+
+
+def test_ngrams_stubs_and_number_tables_never_match(tmp_path):
+    stubs = ["...", "A.", "B.\n\nC.", " ".join(map(str, range(40)))]
+    item = "...\n\nA.\n\n" + " ".join(map(str, range(40))) + "\n\n" + ITEM
+    assert hits_of(tmp_path, stubs, item=item) == [None] * 4
+
+
+def test_ngrams_short_item_matches_whole_paragraphs_only(tmp_path):
+    item = "Which river flows through Prague?"
+    source = write_documents(tmp_path, "web", [f"{UNRELATED}\n\n{item}", f"Ask: {item}", UNRELATED])
+    benchmark = suite(tmp_path, "short", [item], short=True)
+    _, tables = decontaminate(tmp_path / "out", [source], [benchmark])
+    assert set(tables["web"]) == {document_id(f"{UNRELATED}\n\n{item}")}
+    off = suite(tmp_path, "off", [item])
+    result, tables = decontaminate(tmp_path / "off", [source], [off])
+    assert tables["web"] == {} and result.records_without_features == {"off": 1}
+
+
+def test_ngrams_one_shared_feature_of_many_is_chance(tmp_path):
+    words = ITEM.split()
+    one = " ".join([*words[:13], "and", "nothing"])  # 3 features, 1 of them the item's
+    two = " ".join([*words[:14], "and"])  # 3 features, 2 of them the item's
+    only = " ".join(words[:13])  # its only feature
+    found = hits_of(tmp_path, [one, two, only], thresholds=Thresholds(overlap=0.3))
+    assert [row and row["num_hits"] for row in found] == [None, 2, 1]
+    loose = hits_of(tmp_path / "loose", [one], thresholds=Thresholds(overlap=0.3, min_hits=1))
+    assert loose[0]["num_hits"] == 1
+
+
+def test_ngrams_overlap_threshold_moves_what_is_found(tmp_path):
+    words, filler = ITEM.split(), [f"filler{number}" for number in range(60)]
+    texts = [" ".join([*words[:20], *filler[:count]]) for count in (0, 8, 24, 60)]
+    shares = [8 / (8 + count) for count in (0, 8, 24, 60)]
+    for overlap in (0.05, 0.2, 0.4, 0.9):
+        found = hits_of(tmp_path / str(overlap), texts, thresholds=Thresholds(overlap=overlap))
+        assert [row is not None for row in found] == [share >= overlap for share in shares]
+
+
+def test_ngrams_absolute_rule_finds_an_item_inside_a_long_paragraph(tmp_path):
+    long = " ".join(f"word{number}" for number in range(200)) + " " + ITEM
+    assert hits_of(tmp_path / "off", [long]) == [None]
+    assert hits_of(tmp_path / "on", [long], thresholds=Thresholds(absolute_hits=8))[0]["num_hits"] > 8
+
+
+def test_ngrams_item_in_script_without_spaces_is_found(tmp_path):
+    thai = "ประเทศไทยมีเมืองหลวงชื่อกรุงเทพมหานครและมีแม่น้ำเจ้าพระยา"
+    chinese = "中华人民共和国的首都是北京,它位于华北平原的北部。"
+    for name, item in (("th", thai), ("zh", chinese)):
+        found = hits_of(tmp_path / name, [f"{item}\n\n{UNRELATED}", UNRELATED], item=item)
+        assert [row is not None for row in found] == [True, False]
+
+
+def test_ngrams_feature_spread_over_three_sources_is_boilerplate_with_evidence(tmp_path):
+    def run(name, num_sources):
+        root = tmp_path / name
+        benchmark = suite(root, "held", [ITEM])
+        sources = [
+            write_documents(root, f"s{number}", [f"{ITEM}\n\ncopy {number} {copy}" for copy in range(6 // num_sources)])
+            for number in range(num_sources)
+        ]
+        rule = Boilerplate(documents=6, sources=3, source_documents=10**9)
+        return decontaminate(root / "out", sources, [benchmark], boilerplate=rule)
+
+    result, tables = run("three", 3)
+    assert result.features_dropped == result.features > 20 and not any(tables.values())
+    evidence = read_table(str(tmp_path / "three/out/evidence"), "boilerplate.parquet").to_pylist()
+    assert [evidence[0][f"documents:s{number}"] for number in range(3)] == [2, 2, 2]
+    assert all(row["everywhere"] and row["text"] in ITEM.lower() for row in evidence)
+    result, tables = run("one", 1)
+    assert result.features_dropped == 0 and len(tables["s0"]) == 6
+
+
+def test_ngrams_feature_frequent_in_one_source_is_dropped_for_documents_but_not_for_packages(tmp_path):
+    prompt = read_package_benchmark(HUMANEVAL)[0].text
+    texts = [f"{ITEM}\n\n{prompt}\n\ncopy number {number}" for number in range(12)]
+    source = write_documents(tmp_path, "web", texts)
+    rule = Boilerplate(documents=10**9, source_documents=12, source_fraction=0.5)
+    result, tables = decontaminate(
+        tmp_path / "out", [source], [suite(tmp_path, "held", [ITEM])], package_benchmarks=(HUMANEVAL,), boilerplate=rule
+    )
+    assert result.contaminated_by_benchmark["held"] == 0
+    assert {row["benchmark"] for row in tables["web"].values()} == {"humaneval/prompt"} and len(tables["web"]) == 12
+    assert result.features_dropped_in_source == {"web": result.features_by_benchmark["held"]}
+
+
+def test_ngrams_seams_of_boilerplate_are_not_judged(tmp_path):
+    header = "licensed under the made up licence you may not use this file except in compliance with the terms below"
+    item = f"Copyright 2024 the authors {header}"
+    copies = [f"Copyright {2000 + number} the authors {header}\n\nbody {number}" for number in range(12)]
+    seam = f"Copyright 2024 the authors {header}\n\nbody of its own"
+    rule = Boilerplate(documents=10**9, source_documents=12, source_fraction=0.0)
+    found = hits_of(tmp_path, [*copies, seam], item=item, boilerplate=rule)
+    assert found == [None] * 13
+
+
+def test_ngrams_feature_of_two_benchmarks_is_attributed_to_both(tmp_path):
+    source = write_documents(tmp_path, "web", [ITEM + " Truly.", UNRELATED])
+    benchmarks = [suite(tmp_path, "first", [ITEM]), suite(tmp_path, "second", [f"{ITEM} Another end."])]
+    result, tables = decontaminate(tmp_path / "out", [source], benchmarks)
+    assert [row["benchmark"] for row in tables["web"].values()] == ["first,second"]
+    assert result.contaminated_by_benchmark == {"first": 1, "second": 1}
+
+
+def test_ngrams_nested_source_names_keep_apart(tmp_path):
+    outer = write_documents(tmp_path, "finepdfs", [ITEM, UNRELATED, "first words of it"], num_shards=2)
+    inner = write_documents(tmp_path, "finepdfs/en", [ITEM + " Twice.", UNRELATED])
+    result, tables = decontaminate(tmp_path / "out", [outer, inner], [suite(tmp_path, "held", [f"{ITEM} Third."])])
+    assert result.contaminated == {"finepdfs": 1, "finepdfs/en": 1}
+    assert set(tables["finepdfs"]) == {document_id(ITEM)} and set(tables["finepdfs/en"]) == {
+        document_id(ITEM + " Twice.")
+    }
+
+
+def test_ngrams_held_out_documents_themselves_are_left_to_the_heldout_table(tmp_path):
+    near = ITEM + " With a new end."
+    source = write_documents(tmp_path, "web", [ITEM, near, UNRELATED])
+    result, tables = decontaminate(tmp_path / "out", [source], [suite(tmp_path, "held", [ITEM])])
+    assert result.documents_skipped == {"web": 1} and set(tables["web"]) == {document_id(near)}
+
+
+def word_ngrams(passage):
+    words = "".join(c for c in passage.lower() if c.isalnum() or c.isspace()).split()
+    return {tuple(words[i : i + 13]) for i in range(len(words) - 12)}
+
+
+def test_ngrams_real_quotation_with_edits_gives_every_shared_ngram(tmp_path):
+    """lsqr.py of scipy quotes the warranty of a BSD licence, which click ships with other words in two places."""
+    licence = next(f for f in importlib.metadata.files("click") if f.name == "LICENSE.txt").locate().read_text()
+    text = Path(
+        str(importlib.metadata.distribution("scipy").locate_file("scipy/sparse/linalg/_isolve/lsqr.py"))
+    ).read_text()
+    warranty = licence[licence.index("THIS SOFTWARE IS") :]
+    quoted = word_ngrams(text[text.index("THIS SOFTWARE IS") : text.index("The Fortran code")])
+    shared = word_ngrams(warranty) & quoted
+    assert 80 < len(shared) < len(quoted)
+    [row] = hits_of(tmp_path, [text], item=warranty, boilerplate=OFF)
+    assert row["num_hits"] == len(shared)
+    assert row["max_overlap"] == pytest.approx(len(shared) / len(quoted))
+
+
+def test_ngrams_bytes_do_not_depend_on_the_order_of_work(tmp_path):
+    class Backwards:
+        def __init__(self, out):
+            self.path, self.file, self.step_name, self.out = out.path, out.file, "x", out
+
+        def map_shards(self, fn, items, *, cpus=1):
+            done = self.out.map_shards(fn, dict(reversed(items.items())))
+            return {name: done[name] for name in items}
+
+    texts = [f"{ITEM} {number}" if number % 3 else f"{UNRELATED} {number}" for number in range(40)]
+    source = write_documents(tmp_path, "web", texts, num_shards=5)
+    config = DecontaminateConfig(
+        sources=(source,), documents_benchmarks=(suite(tmp_path, "held", [ITEM]),), boilerplate=OFF
+    )
+    trees = []
+    for name, order in (("a", lambda out: out), ("b", Backwards)):
+        (tmp_path / name).mkdir()
+        find_contaminated(config, order(DirectoryOut(tmp_path / name)))
+        root = tmp_path / name
+        trees.append({str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()})
+    assert trees[0] == trees[1] and len(trees[0]) == 5 + 5 + 3
+    samples = json.loads(trees[0]["flagged_samples.json"])
+    assert len(samples["held"]) == 20
+    assert all("passage alone" in sample["matched_text"] for sample in samples["held"])
+
+
+def test_ngrams_bad_configs_are_refused(tmp_path):
+    source = write_documents(tmp_path, "web", [UNRELATED])
+    held = suite(tmp_path, "held", [ITEM])
+    for options, message in [
+        ({"thresholds": Thresholds(overlap=0)}, "overlap 0"),
+        ({"shortest_words": 14}, "shortest_words 14"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            decontaminate(tmp_path / "out", [source], [held], **options)
+    with pytest.raises(ConfigError, match="no benchmark"):
+        decontaminate(tmp_path / "out", [source], [])
+    with pytest.raises(ConfigError, match="occurs twice"):
+        decontaminate(tmp_path / "out", [source], [held, held])
+    with pytest.raises(ConfigError, match="'evidence'"):
+        decontaminate(tmp_path / "out", [write_documents(tmp_path, "evidence", [UNRELATED])], [held])
+
+
+def slow_judge(texts, records, n, shortest, overlap, min_hits):
+    """Returns {document number: (max overlap, number of distinct hits)}, with tuples, sets and loops."""
+
+    def paragraphs(text):
+        found = [paragraph.split() for paragraph in text.split("\n\n")]
+        if all(len(paragraph) < shortest for paragraph in found):
+            found = [[word for paragraph in found for word in paragraph]]
+        return found
+
+    def features(words):
+        runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        if shortest <= len(words) < n:
+            runs = [("whole", *words)]
+        return [run for run in runs if any(word.isalpha() and word != "whole" for word in run)]
+
+    wanted = set()
+    for text in records:
+        all_features = [feature for words in paragraphs(text) for feature in features(words)]
+        long = {feature for feature in all_features if feature[0] != "whole"}
+        everything = [word for words in paragraphs(text) for word in words]
+        wanted |= long or set(all_features)
+        wanted |= {feature for feature in features(everything) if len(everything) >= n}
+    verdicts = {}
+    for number, text in enumerate(texts):
+        bad = []
+        for words in paragraphs(text):
+            mine = Counter(features(words))
+            hit = {feature for feature in mine if feature in wanted}
+            share = sum(mine[feature] for feature in hit) / max(1, sum(mine.values()))
+            if share >= overlap and len(hit) >= (1 if sum(mine.values()) == 1 else min_hits):
+                bad.append((share, hit))
+        if bad:
+            verdicts[number] = (max(share for share, _ in bad), len(set().union(*(hit for _, hit in bad))))
+    return verdicts
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "7"]), max_size=10).map(" ".join)
+PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=3).map("\n\n".join)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(PARAGRAPHS, min_size=1, max_size=8, unique=True),
+    st.lists(PARAGRAPHS, min_size=1, max_size=3, unique=True),
+    st.sampled_from([0.25, 0.5, 1.0]),
+    st.sampled_from([1, 2]),
+)
+def test_ngrams_equals_a_plain_python_judge(tmp_path_factory, texts, records, overlap, min_hits):
+    root = tmp_path_factory.mktemp("oracle")
+    texts = [text for text in texts if text not in records]
+    source = write_documents(root, "web", texts, num_shards=2)
+    _, tables = decontaminate(
+        root / "out",
+        [source],
+        [suite(root, "held", records, short=True)],
+        ngram_words=4,
+        shortest_words=2,
+        thresholds=Thresholds(overlap=overlap, min_hits=min_hits),
+        boilerplate=OFF,
+    )
+    expected = slow_judge(texts, records, 4, 2, overlap, min_hits)
+    found = {texts.index(text): tables["web"].get(document_id(text)) for text in texts}
+    assert {number for number, row in found.items() if row} == set(expected)
+    for number, (share, distinct) in expected.items():
+        assert found[number]["max_overlap"] == pytest.approx(share)
+        assert found[number]["num_hits"] == distinct
+
+
+def test_ngrams_table_has_the_agreed_columns(tmp_path):
+    source = write_documents(tmp_path, "web", [UNRELATED])
+    decontaminate(tmp_path / "out", [source], [suite(tmp_path, "held", [ITEM])])
+    schema = read_table(str(tmp_path / "out/web"), "part-00000.parquet").schema
+    assert schema.names == ["id", "benchmark", "max_overlap", "num_hits", "example"]
+    assert schema.field("max_overlap").type == pa.float32()
