@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marin_exec import Out
 from steps.dedup import words
@@ -186,10 +185,10 @@ def _clustered_grams(config: FuzzyConfig, signed: Signed, nodes: Nodes, found: C
     for shard_number, shard_nodes in sorted(wanted.items()):
         _, source, shard = signed.shards[shard_number]
         table = read_table(source.path, shard, ["id", "text"])
-        table = table.filter(pc.is_in(table["id"], pa.array(list(shard_nodes), pa.string())))
-        for identifier, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):
-            hashes = words.ngram_hashes(words.word_hashes(text), config.containment_words)
-            grams[shard_nodes[identifier]] = np.unique(hashes)
+        rows = [row for row, identifier in enumerate(table["id"].to_pylist()) if identifier in shard_nodes]
+        for row in table.take(rows).to_pylist():
+            hashes = words.ngram_hashes(words.word_hashes(row["text"]), config.containment_words)
+            grams[shard_nodes[row["id"]]] = np.unique(hashes)
     return grams
 
 

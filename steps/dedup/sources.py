@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marin_exec import ConfigError, StepFailed
 from steps.documents import NamedInput, read_table, shard_names
@@ -35,15 +35,18 @@ def read_ids(path: str, shard: str) -> list[str]:
     Raises:
         StepFailed: the shard is missing or damaged, has no `id`, or its ids are not sorted and unique.
     """
-    ids = read_table(path, shard, ["id"])["id"]
-    if not pa.types.is_string(ids.type) or ids.null_count:
-        raise StepFailed(f"{path}/{shard}: column id is {ids.type} with {ids.null_count} nulls; strings are needed")
-    if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+    column = read_table(path, shard, ["id"])["id"]
+    if not pa.types.is_string(column.type) or column.null_count:
+        raise StepFailed(
+            f"{path}/{shard}: column id is {column.type} with {column.null_count} nulls; strings are needed"
+        )
+    ids = column.to_pylist()
+    if not all(before < after for before, after in pairwise(ids)):
         raise StepFailed(
             f"{path}/{shard}: ids are not sorted and unique, so this is not a normalised documents data set; "
             f"run documents/normalize on the source first"
         )
-    return ids.to_pylist()
+    return ids
 
 
 def id_keys(ids: Sequence[str], where: str) -> np.ndarray:

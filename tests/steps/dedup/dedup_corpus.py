@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -82,3 +83,15 @@ def docstrings(package: str, limit: int, least_characters: int = 200) -> list[st
         if len(found) >= limit:
             break
     return list(found)[:limit]
+
+
+@functools.cache
+def edited_docstrings() -> list[str]:
+    """Returns real docstrings of three packages, with edited copies of some: a word in every 25 to 105 changed."""
+    texts = [*docstrings("numpy", 200), *docstrings("scipy", 200), *docstrings("sklearn", 100)]
+    edited = []
+    for number, text in enumerate(texts[::3]):
+        words = text.split(" ")
+        step = 25 + 20 * (number % 5)
+        edited.append(" ".join("changed" if i % step == step - 1 else word for i, word in enumerate(words)))
+    return list(dict.fromkeys([*texts, *edited]))
