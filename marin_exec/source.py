@@ -22,17 +22,9 @@ from typing import Any
 
 from marin_exec.encoding import digest_of_value
 from marin_exec.errors import ConfigError
+from marin_exec.source_definitions import Definition, Import, define
 from marin_exec.source_locate import ENGINE, is_installed, locate
-from marin_exec.source_modules import (
-    BODY,
-    Definition,
-    Import,
-    ModuleSource,
-    define,
-    function_nodes,
-    module_source,
-    parse_text,
-)
+from marin_exec.source_modules import BODY, ModuleSource, function_nodes, module_source, parse_text
 
 
 @dataclass(frozen=True)
@@ -102,7 +94,7 @@ class _Walk:
                 )
             (node,) = nodes.values()
         key = (module.path, name)
-        definition = define(module, [node], without_decorators=True)
+        definition = define(module.absolute, [node], without_decorators=True)
         if self.parts.get(key) is None:
             self.parts[key] = definition.digest
             self._follow(module, definition)
