@@ -11,7 +11,7 @@ import numpy as np
 from marin_exec import ConfigError, InputPath, Out, kind
 from steps.mix.allocation import cap_exposures, exposures, round_to_block
 from steps.mix.mixture import MIXTURE_FILE, TAIL, Component, Mixture, write_mixture
-from steps.tokenize.store import CellEntry, read_index
+from steps.tokenize.store import CellEntry, TokenIndex, read_index
 
 _CELL_QUALITY = re.compile(r"c\d+q(\d+)")
 _MAX_BLOCK = 65_536
@@ -95,6 +95,12 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
     """
     _check(config)
     index = read_index(config.tokens)
+    mixture = _mixture(config, index)
+    write_mixture(out.file(MIXTURE_FILE), mixture)
+    return _result(mixture, index.cells, out)
+
+
+def _mixture(config: WeightsConfig, index: TokenIndex) -> Mixture:
     raw = np.array([_phase_weights(phase.rule, index.cells) for phase in config.phases])  # [phase, cell]
     groups = _components(index.cells, raw, config)
     names = [name for name, _ in groups]
@@ -103,22 +109,19 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
     sequences = np.maximum(tokens - 1, 0) // config.sequence_length
     available = sequences * config.sequence_length
     _check_available(names, weights, available)
-    starts = np.array([phase.start_fraction for phase in config.phases])
-    phase_shares = np.diff(np.append(starts, 1.0))
-    budget = max(config.budgets_tokens)
-    weights, capped = cap_exposures(names, weights, available, phase_shares, budget, config.max_epochs, config.over_cap)
-    counts = round_to_block(
-        names, weights, available, phase_shares, budget, config.max_epochs, config.block_sequences, capped
-    )
-    rounded = counts / config.block_sequences
-    by_budget = np.stack([exposures(rounded, available, phase_shares, each) for each in config.budgets_tokens], axis=1)
-    mixture = Mixture(
+    starts = [phase.start_fraction for phase in config.phases]
+    shares = np.diff([*starts, 1.0])
+    budget, cap, block = max(config.budgets_tokens), config.max_epochs, config.block_sequences
+    weights, capped = cap_exposures(names, weights, available, shares, budget, cap, config.over_cap)
+    counts = round_to_block(names, weights, available, shares, budget, cap, block, capped)
+    by_budget = [exposures(counts / block, available, shares, each).tolist() for each in config.budgets_tokens]
+    return Mixture(
         token_store=index.fingerprint,
         sequence_length=config.sequence_length,
-        block_sequences=config.block_sequences,
-        phase_starts=tuple(starts.tolist()),
+        block_sequences=block,
+        phase_starts=tuple(starts),
         budgets_tokens=tuple(config.budgets_tokens),
-        max_epochs=config.max_epochs,
+        max_epochs=cap,
         components=tuple(
             Component(
                 name=name,
@@ -127,7 +130,7 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
                 sequences=int(sequences[row]),
                 weights=tuple(weights[row].tolist()),
                 counts=tuple(counts[row].tolist()),
-                exposures=tuple(by_budget[row].tolist()),
+                exposures=tuple(each[row] for each in by_budget),
             )
             for row, (name, members) in enumerate(groups)
         ),
@@ -136,8 +139,6 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
             name for row, name in enumerate(names) if np.any((weights[row] > 0) & (counts[row] == 0))
         ),
     )
-    write_mixture(out.file(MIXTURE_FILE), mixture)
-    return _result(mixture, index.cells, out)
 
 
 def _result(mixture: Mixture, cells: Sequence[CellEntry], out: Out) -> WeightsResult:

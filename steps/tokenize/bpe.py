@@ -8,6 +8,7 @@ cut as current models do.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import xxhash
 
@@ -65,25 +66,11 @@ def train_bpe(config: BpeConfig, out: Out) -> BpeResult:
         ConfigError: the vocabulary has no room beyond bytes and special tokens.
         StepFailed: no documents, or a trained tokenizer does not give a text back.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
     if config.vocabulary_size < _ALPHABET + 2:
         raise ConfigError(f"vocabulary_size is {config.vocabulary_size}; at least {_ALPHABET + 2} is needed")
     texts = _training_texts(config)
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(_PATTERN), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=config.vocabulary_size,
-        min_frequency=config.min_frequency,
-        special_tokens=[BEGIN_TOKEN, END_TOKEN],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
     out.progress(f"training on {len(texts)} documents")
-    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    tokenizer = _trained(config, texts)
     body = tokenizer.to_str(pretty=True).encode("utf-8")
     with open_file(out.file(TOKENIZER_FILE), "wb") as file:
         file.write(body)
@@ -102,6 +89,25 @@ def train_bpe(config: BpeConfig, out: Out) -> BpeResult:
         end_token=tokenizer.token_to_id(END_TOKEN),
         tokenizer_digest=xxhash.xxh3_128_hexdigest(body),
     )
+
+
+def _trained(config: BpeConfig, texts: list[str]) -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_PATTERN), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary_size,
+        min_frequency=config.min_frequency,
+        special_tokens=[BEGIN_TOKEN, END_TOKEN],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    return tokenizer
 
 
 def _documents(path: str) -> Iterator[tuple[str, str]]:
