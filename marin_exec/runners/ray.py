@@ -10,10 +10,11 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from marin_exec.errors import ConfigError, StoreError
+from marin_exec.errors import ConfigError, StepFailed, StoreError
 from marin_exec.runners.attempt import ShardTask, execute, run_shard
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.store import Piece
@@ -168,10 +169,16 @@ def _execute_on_worker(pickled: bytes) -> AttemptOutput | Failure:
     return outcome
 
 
-def _run_shard_on_worker(pickled: bytes) -> Piece:
+def _run_shard_on_worker(pickled: bytes) -> Piece | Failure:
+    """Runs in a Ray worker: an error comes back as plain values, because an exception may not survive the way."""
     from ray import cloudpickle
 
-    return run_shard(cloudpickle.loads(pickled))
+    shard: ShardTask = cloudpickle.loads(pickled)
+    try:
+        return run_shard(shard)
+    except Exception as error:
+        reason = f"shard {shard.name}: {type(error).__name__}: {error}"
+        return Failure(reason=reason, infrastructure=False, traceback=traceback.format_exc())
 
 
 def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
@@ -191,7 +198,15 @@ def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
             in_flight.append(remote.options(**options).remote(cloudpickle.dumps(shard)))
         ready, in_flight = ray.wait(in_flight, num_returns=1)
         for ref in ready:
-            yield ray.get(ref)
+            yield _piece_of(ray.get(ref))
+
+
+def _piece_of(outcome: Piece | Failure) -> Piece:
+    if isinstance(outcome, Failure):
+        error = StepFailed(outcome.reason)
+        error.add_note(f"On the worker:\n{outcome.traceback}")
+        raise error
+    return outcome
 
 
 class _captured_output:

@@ -1,0 +1,131 @@
+"""forecast/matched_progress: predicts a larger run from a ladder of smaller ones, before it is trained.
+
+Every progress mark g (5 %, 10 %, ... of a run) is fitted by itself: the rungs' losses at g against their compute so far,
+evaluated at the target's compute at g. Runs decay their learning rate, so only equal progress can be compared; an early
+point of a large rung is not a small run.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import fsspec
+
+from marin_exec import InputPath, Out, StepFailed, kind
+
+METHOD = "matched_progress_v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedRun:
+    """A training run under the name that pages show."""
+
+    name: str
+    run: InputPath
+    """Output of train/language_model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastConfig:
+    """What a forecast declares before the target is trained."""
+
+    rungs: tuple[NamedRun, ...]
+    """The ladder, smallest first."""
+    target_name: str
+    """The run that is forecast."""
+    target_flops: int
+    """Its planned compute, in the same convention as the rungs'."""
+    asymptote: float
+    """E, nats a token: the loss that no compute gets below."""
+    asymptote_range: tuple[float, float]
+    """Other values of E that would have been defensible; they widen the range."""
+    compute: Literal["flops", "flops_with_lm_head"] = "flops_with_lm_head"
+    """Whether compute counts the output head. It matters where the head is most of the model, as in a small ladder."""
+    evaluate_every: float = 0.05
+    """The rungs' evaluation interval, a share of the run."""
+
+
+@dataclass(frozen=True)
+class ForecastResult:
+    """The forecast of the target's final macro loss, nats a token."""
+
+    method: str
+    target: str
+    target_flops: float
+    predicted_loss: float
+    low: float
+    high: float
+    """Range over leaving out each rung and over the asymptote's range; not a confidence interval."""
+    asymptote: float
+    amplitude: float
+    exponent: float
+    last_rung_loss: float
+    predicted_drop: float
+    """Last rung's final loss less the prediction."""
+
+
+@kind("forecast/matched_progress", version=1)
+def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
+    """Writes `forecast.json`: method, inputs, and the prediction with its range at every progress mark.
+
+    Raises:
+        StepFailed: rungs that were not evaluated at the same marks, are not in order of compute, or cannot be fitted.
+    """
+    from steps.forecast.curves import read_curve
+    from steps.forecast.fit import predict
+
+    curves = [
+        read_curve(each.name, each.run, flops_convention=config.compute, every=config.evaluate_every)
+        for each in config.rungs
+    ]
+    marks = sorted(curves[0].losses) if curves else []
+    for curve in curves:
+        if sorted(curve.losses) != marks:
+            raise StepFailed(
+                f"forecast: rung {curve.name} was evaluated at {sorted(curve.losses)}, rung {curves[0].name} at {marks}; "
+                f"evaluate all rungs at the same shares of their runs"
+            )
+    flops = [curve.flops for curve in curves]
+    if flops != sorted(flops) or (flops and config.target_flops <= flops[-1]):
+        raise StepFailed(
+            f"forecast: computes {flops} and target {config.target_flops}; rungs must come smallest first and the target "
+            f"must be larger than all of them"
+        )
+    predictions = {
+        mark: predict(
+            [each * mark for each in flops],
+            [curve.losses[mark] for curve in curves],
+            config.target_flops * mark,
+            asymptote=config.asymptote,
+            asymptote_range=config.asymptote_range,
+        )
+        for mark in marks
+    }
+    page = {
+        "method": METHOD,
+        "compute": config.compute,
+        "asymptote": config.asymptote,
+        "asymptote_range": list(config.asymptote_range),
+        "target": {"name": config.target_name, "flops": config.target_flops},
+        "rungs": [
+            {"name": c.name, "flops": c.flops, "losses": [[mark, c.losses[mark]] for mark in marks]} for c in curves
+        ],
+        "predictions": [{"progress": mark, **asdict(prediction)} for mark, prediction in predictions.items()],
+    }
+    with fsspec.open(out.file("forecast.json"), "w") as file:
+        json.dump(page, file, indent=1)
+    final = predictions[1.0]
+    last = curves[-1].losses[1.0]
+    return ForecastResult(
+        method=METHOD,
+        target=config.target_name,
+        target_flops=float(config.target_flops),
+        predicted_loss=final.loss,
+        low=final.low,
+        high=final.high,
+        asymptote=final.law.asymptote,
+        amplitude=final.law.amplitude,
+        exponent=final.law.exponent,
+        last_rung_loss=last,
+        predicted_drop=last - final.loss,
+    )

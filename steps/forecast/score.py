@@ -1,0 +1,113 @@
+"""forecast/score: how far a forecast was off, for a run that waited for it.
+
+A forecast counts only if the run's first attempt had it before it began: the engine's record of the run says what that
+attempt waited for, and a forecast that is not among it is refused. A later, better method cannot pass for an earlier one.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+import fsspec
+
+from marin_exec import InputPath, Out, StepFailed, kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig:
+    """A forecast and the run that it was made for."""
+
+    forecast: InputPath
+    """Output of forecast/matched_progress."""
+    run: InputPath
+    """Output of train/language_model, declared with `after=[forecast]`."""
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """Losses in nats a token; errors are predicted less actual."""
+
+    predicted_loss: float
+    actual_loss: float
+    error: float
+    last_rung_loss: float
+    drop: float
+    """Last rung's final loss less the run's."""
+    error_share_of_drop: float
+    within_range: bool
+    """Whether the actual final loss lies in the forecast's range."""
+    mean_absolute_error: float
+    """Over all progress marks."""
+    marks_within_range: int
+    num_marks: int
+    forecast_digest: str
+    """Output digest of the forecast that the run's first attempt recorded."""
+
+
+@kind("forecast/score", version=1)
+def score(config: ScoreConfig, out: Out) -> ScoreResult:
+    """Writes `score.json`: predicted, actual and error at every progress mark.
+
+    Raises:
+        StepFailed: the run's first attempt did not wait for this forecast, or the run is not the one that it was made for.
+    """
+    from steps.forecast.curves import read_curve
+
+    digest = recorded_forecast(config.forecast, config.run)
+    with fsspec.open(f"{config.forecast}/forecast.json", "r") as file:
+        page = json.load(file)
+    predictions = {each["progress"]: each for each in page["predictions"]}
+    marks = sorted(predictions)
+    name = page["target"]["name"]
+    curve = read_curve(name, config.run, flops_convention=page["compute"], every=marks[0])
+    if curve.flops != page["target"]["flops"]:
+        raise StepFailed(
+            f"score: the run has {curve.flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
+            f"{page['target']['flops']:.6g}; score the run that it was made for"
+        )
+    rows = []
+    for mark in marks:
+        predicted, actual = predictions[mark], curve.losses.get(mark)
+        if actual is None:
+            raise StepFailed(f"score: {name} was not evaluated at {mark:.0%} of its run; the forecast has that mark")
+        within = predicted["low"] <= actual <= predicted["high"]
+        rows.append({"progress": mark, "predicted": predicted["loss"], "low": predicted["low"], "high": predicted["high"],
+                     "actual": actual, "error": predicted["loss"] - actual, "within_range": within})  # fmt: skip
+    last_rung = page["rungs"][-1]["losses"][-1][1]
+    final = rows[-1]
+    drop = last_rung - final["actual"]
+    result = ScoreResult(
+        predicted_loss=final["predicted"],
+        actual_loss=final["actual"],
+        error=final["error"],
+        last_rung_loss=last_rung,
+        drop=drop,
+        error_share_of_drop=abs(final["error"]) / drop if drop > 0 else float("inf"),
+        within_range=final["within_range"],
+        mean_absolute_error=sum(abs(row["error"]) for row in rows) / len(rows),
+        marks_within_range=sum(row["within_range"] for row in rows),
+        num_marks=len(rows),
+        forecast_digest=digest,
+    )
+    with fsspec.open(out.file("score.json"), "w") as file:
+        json.dump({"target": name, "method": page["method"], **asdict(result), "marks": rows}, file, indent=1)
+    return result
+
+
+def recorded_forecast(forecast_path: str, run_path: str) -> str:
+    """Returns the output digest of the forecast that a run's first attempt waited for.
+
+    Raises:
+        StepFailed: the run waited for no such forecast: it was registered too late, or replaced since.
+    """
+    from marin_exec.lineage import record_at
+
+    forecast, run = record_at(forecast_path), record_at(run_path)
+    known = {bound.output_digest: bound for bound in run.first_after}
+    if forecast.output_digest in known:
+        return forecast.output_digest
+    waited = ", ".join(f"{bound.name} {bound.output_digest[:16]}" for bound in run.first_after) or "nothing"
+    raise StepFailed(
+        f"score: forecast {forecast.name} ({forecast.output_digest[:16]}) was not known to {run.name} when its first attempt "
+        f"began; that attempt waited for {waited}. A forecast made after the run began is not scored: declare "
+        f"`after=[forecast]` on the run, and score the forecast that it then waited for"
+    )

@@ -1,0 +1,45 @@
+"""A forecast counts only for a run that waited for it: through the engine, with real records."""
+
+import json
+
+import pytest
+from engine import EXPERIMENTS, Engine
+
+
+@pytest.fixture
+def engine(tmp_path) -> Engine:
+    return Engine(tmp_path, EXPERIMENTS / "forecast_order.py")
+
+
+def result(engine: Engine, name: str) -> dict:
+    return json.loads(engine.call("show", name, "--json").stdout)["record"]["result"]
+
+
+def test_score_of_a_run_that_waited_is_exact_on_an_exact_law(engine):
+    done = engine.run()
+    assert done.returncode == 0, done.stderr
+    scored = result(engine, "score")
+    assert scored["error"] == pytest.approx(0.0, abs=1e-9)
+    assert scored["within_range"] and scored["marks_within_range"] == scored["num_marks"] == 20
+    assert scored["drop"] == pytest.approx(40 * ((8e12) ** -0.1 - (24e12) ** -0.1))
+
+
+def test_score_of_a_run_that_did_not_wait_is_refused(engine):
+    failed = engine.run("--waits", "false")
+    assert failed.returncode == 1
+    assert "was not known to target when its first attempt began; that attempt waited for nothing" in failed.stderr
+
+
+def test_new_forecast_method_never_retrains_the_run_and_is_not_scored(engine):
+    engine.run()
+    plan = {
+        s["name"]: s["action"] for s in json.loads(engine.call("plan", "--asymptote", "1.4", "--json").stdout)["steps"]
+    }
+    assert plan == {**{f"rung/{i}": "REUSE" for i in range(4)}, "forecast": "RUN", "target": "REUSE", "score": "RUN"}
+    failed = engine.run("--asymptote", "1.4")
+    assert failed.returncode == 1 and "A forecast made after the run began is not scored" in failed.stderr
+
+
+def test_forecast_forced_again_with_equal_content_still_scores(engine):
+    engine.run()
+    assert engine.run("--force", "forecast", "--force", "score").returncode == 0
