@@ -71,8 +71,8 @@ def write_samples(
             _sample(index, source, read_table(paths[source], shard, ["id", "text", "source_id"]), verdict)
             for _, _, source, shard, verdict in chosen
         ]
-    with fsspec.open(out.file("flagged_samples.json"), "w", encoding="utf-8") as file:
-        json.dump(samples, file, indent=1, ensure_ascii=False)
+    files, path = fsspec.core.url_to_fs(out.file("flagged_samples.json"))
+    files.pipe_file(path, json.dumps(samples, indent=1, ensure_ascii=False).encode())
 
 
 def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict) -> dict:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
@@ -99,7 +98,7 @@ def _check(config: HeldoutConfig) -> None:
 
 
 def _quota(config: HeldoutConfig, source: str, trainable: int, eligible: int) -> int:
-    quota = config.count if config.count is not None else max(1, round(config.fraction * eligible))
+    quota = config.count if config.count is not None else max(1, round((config.fraction or 0) * eligible))
     facts = f"source {source!r}: {trainable} documents are no duplicates and kept, {eligible} of them can be held out"
     if eligible == 0:
         raise StepFailed(f"{facts}; at least 1 is needed to evaluate on. Leave the source out, or loosen the limits")
@@ -122,16 +121,16 @@ def _candidates(config: HeldoutConfig, source: NamedInput, shard: str) -> Candid
         trainable &= joined["keep"].to_numpy()
     eligible = trainable
     if config.longest_characters is not None:
-        short = pc.less_equal(pc.utf8_length(documents["text"]), config.longest_characters)
-        eligible = trainable & short.to_numpy()
+        lengths = [len(text) for text in documents["text"].to_pylist()]
+        eligible = trainable & (np.array(lengths, dtype=np.int64) <= config.longest_characters)
     ids = documents["id"].filter(pa.array(eligible)).to_pylist()
     return Candidates(documents.num_rows, int(trainable.sum()), ids)
 
 
 def _marked(documents: pa.Table, path: str, shard: str) -> np.ndarray:
     """bool[documents]: which documents a sparse table has."""
-    hits = read_table(path, shard, ["id"])["id"].combine_chunks()
-    marked = pc.is_in(documents["id"], value_set=hits).to_numpy()
+    hits = set(read_table(path, shard, ["id"])["id"].to_pylist())
+    marked = _is_in(documents, hits)
     if marked.sum() != len(hits):
         raise StepFailed(
             f"{path}/{shard}: {len(hits)} ids, of which {marked.sum()} are among the documents; the table was made "
@@ -140,13 +139,16 @@ def _marked(documents: pa.Table, path: str, shard: str) -> np.ndarray:
     return marked
 
 
+def _is_in(documents: pa.Table, ids: set[str]) -> np.ndarray:
+    return np.array([identifier in ids for identifier in documents["id"].to_pylist()], dtype=bool)
+
+
 def _write(source: NamedInput, shards: list[str], chosen: set[str], out: Out) -> list[str]:
     """Writes a source's held-out documents and the table of their ids; returns the texts."""
-    value_set = pa.array(sorted(chosen), pa.string())
     picked = []
     for shard in shards:
         documents = read_table(source.path, shard)
-        picked.append(documents.filter(pc.is_in(documents["id"], value_set=value_set)))
+        picked.append(documents.filter(pa.array(_is_in(documents, chosen))))
         write_table(out.file(f"table/{source.name}/{shard}"), picked[-1].select(["id"]))
     held_out = pa.concat_tables(picked).sort_by("id")
     write_table(out.file(f"documents/{source.name}/part-00000.parquet"), held_out)

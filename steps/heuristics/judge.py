@@ -190,8 +190,8 @@ def _write_samples(
             wanted.setdefault(name, set()).add(identifier)
     shown = {name: _read_samples(config, out, tasks[name], identifiers) for name, identifiers in wanted.items()}
     samples = {rule: [shown[name][identifier] for _, identifier, name in members] for rule, members in chosen.items()}
-    with fsspec.open(out.file("samples.json"), "w", encoding="utf-8") as file:
-        json.dump(samples, file, indent=1, ensure_ascii=False)
+    files, path = fsspec.core.url_to_fs(out.file("samples.json"))
+    files.pipe_file(path, json.dumps(samples, indent=1, ensure_ascii=False).encode())
 
 
 def _read_samples(config: HeuristicsConfig, out: Out, task: ShardTask, identifiers: set[str]) -> dict[str, dict]:
@@ -222,5 +222,5 @@ def _write_quantiles(config: HeuristicsConfig, out: Out) -> None:
             name: [round(float(v), 6) for v in np.quantile(table[name].to_numpy(), QUANTILES)] if len(table) else []
             for name in SCORE_NAMES
         }
-    with fsspec.open(out.file("quantiles.json"), "w", encoding="utf-8") as file:
-        json.dump({"quantiles": QUANTILES, "scores": quantiles}, file, indent=1)
+    files, path = fsspec.core.url_to_fs(out.file("quantiles.json"))
+    files.pipe_file(path, json.dumps({"quantiles": QUANTILES, "scores": quantiles}, indent=1).encode())

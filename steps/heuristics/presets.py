@@ -55,11 +55,8 @@ class Preset:
 
 def _number(value: float, limit: float) -> str:
     """As few digits as show that the value is on the wrong side of its limit."""
-    for digits in range(2, 17):
-        text = f"{value:.{digits}g}"
-        if float(text) != limit:
-            break
-    return text
+    texts = (f"{value:.{digits}g}" for digits in range(2, 18))  # 17 digits tell any two floats apart
+    return next(text for text in texts if float(text) != limit)
 
 
 _REPETITION = (
