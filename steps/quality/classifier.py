@@ -124,31 +124,26 @@ def _read_labelled(config: ClassifierConfig, labels: list[Label]) -> Labelled:
     )
 
 
-def _cross_fit(config: ClassifierConfig, data: Labelled, settings: Any) -> tuple[np.ndarray, list[str], int]:
+def _cross_fit(
+    config: ClassifierConfig, data: Labelled, blocks: Any, settings: Any
+) -> tuple[np.ndarray, list[str], int]:
     """Returns held-out raw scores, float64[n], held-out content types, and the number of near-duplicate groups."""
     from steps.quality.features import near_duplicate_groups
     from steps.quality.student import fit_student, fold_of
 
-    groups = near_duplicate_groups(data.texts, settings)
+    groups = near_duplicate_groups(blocks.hashed)
     folds = fold_of(groups, data.ids, config.num_folds, config.seed)
-    predictions = np.full(len(data.ids), data.scores.mean())
-    types = list(data.content_types)
+    types = np.array(data.content_types)
+    predictions, found = np.zeros(len(data.ids)), types.copy()
     for fold in np.unique(folds):
-        fitted, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        if len(fitted) == 0:
+        rest, held_out = folds != fold, folds == fold
+        if not rest.any():
             raise StepFailed(f"all {len(data.ids)} labelled documents are near-duplicates of each other: label others")
         student = fit_student(
-            [data.texts[row] for row in fitted],
-            data.vectors[fitted],
-            data.scores[fitted],
-            [data.content_types[row] for row in fitted],
-            settings=settings,
-            scale=data.scale,
+            blocks.take(rest), data.scores[rest], types[rest].tolist(), settings=settings, scale=data.scale
         )
-        predictions[held_out], found = student.predict([data.texts[row] for row in held_out], data.vectors[held_out])
-        for row, content_type in zip(held_out, found, strict=True):
-            types[row] = content_type
-    return predictions, types, len(np.unique(groups))
+        predictions[held_out], found[held_out] = student.predict(blocks.take(held_out))
+    return predictions, found.tolist(), len(np.unique(groups))
 
 
 def baselines(texts: list[str], scores: np.ndarray, sources: np.ndarray) -> dict[str, np.ndarray]:
@@ -188,17 +183,16 @@ def classifier(config: ClassifierConfig, out: Out) -> ClassifierResult:
             f"num_folds {config.num_folds} (from 2), hash_bits {config.hash_bits} (4 to 20): out of range"
         )
     from steps.quality.calibration import ALL_TYPES, fit_curves
-    from steps.quality.features import FeatureSettings
+    from steps.quality.features import FeatureSettings, read_blocks
     from steps.quality.student import fit_student, save_student
 
     started = time.monotonic()
     data = _read_labelled(config, read_labels(f"{config.labels}/labels.jsonl"))
     settings = FeatureSettings(hash_bits=config.hash_bits, max_characters=config.max_characters)
     out.progress(f"{len(data.ids)} labelled documents; cross-fitting in {config.num_folds} folds")
-    predictions, types, groups = _cross_fit(config, data, settings)
-    student = fit_student(
-        data.texts, data.vectors, data.scores, data.content_types, settings=settings, scale=data.scale
-    )
+    blocks = read_blocks(data.texts, data.vectors, settings)
+    predictions, types, groups = _cross_fit(config, data, blocks, settings)
+    student = fit_student(blocks, data.scores, data.content_types, settings=settings, scale=data.scale)
     # Curves go by the content type that the student finds: at scoring time there is no other.
     curves = fit_curves(predictions, data.scores, types, config.min_labels_per_type)
     save_student(out, student, curves)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steps.quality.labels import spearman
+from steps.quality.labels import mean_ranks, spearman
 
 MIN_SOURCE_LABELS = 10
 """Sources with fewer labels do not count towards the figure within sources."""
@@ -62,13 +62,11 @@ def spearman_by(predictions: np.ndarray, scores: np.ndarray, groups: np.ndarray,
 
 def auc(predictions: np.ndarray, positive: np.ndarray) -> float:
     """Returns the probability that a positive's prediction is above a negative's, ties counted half; 0.5 without both."""
-    from scipy.stats import rankdata
-
     count = int(positive.sum())
     others = len(positive) - count
     if not count or not others:
         return 0.5
-    return float((rankdata(predictions)[positive].sum() - count * (count + 1) / 2) / (count * others))
+    return float((mean_ranks(predictions)[positive].sum() - count * (count + 1) / 2) / (count * others))
 
 
 def resamples(sources: np.ndarray, count: int, seed: int) -> list[np.ndarray]:

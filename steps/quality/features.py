@@ -14,6 +14,8 @@ SURFACE = ("log_characters", "letter_share", "digit_share", "log_mean_line", "di
 """Names of the surface measures, in order."""
 _SURFACE_WEIGHT = 0.2
 _CLIP = 4.0  # standard deviations: one odd document must not be scored by its length alone
+_LETTER = re.compile(r"[^\W\d_]")
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"\w+")
 
 
@@ -35,8 +37,8 @@ def surface_measures(texts: list[str], max_characters: int) -> np.ndarray:
         rows.append(
             (
                 np.log1p(len(text)),
-                sum(map(str.isalpha, head)) / size,
-                sum(map(str.isdigit, head)) / size,
+                len(_LETTER.findall(head)) / size,
+                len(_DIGIT.findall(head)) / size,
                 np.log1p(size / (1 + head.count("\n"))),
                 len(set(words)) / max(1, len(words)),
             )
@@ -57,28 +59,33 @@ def hashed_ngrams(texts: list[str], settings: FeatureSettings) -> np.ndarray:
     return vectorizer.transform([text[: settings.max_characters] for text in texts]).toarray()
 
 
-def feature_matrix(
-    texts: list[str],
-    vectors: np.ndarray,
-    surface_center: np.ndarray,
-    surface_spread: np.ndarray,
-    settings: FeatureSettings,
-) -> np.ndarray:
-    """Returns the three blocks side by side, float32[n, d + 2**hash_bits + 5].
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """What is read off n documents, before anything is fitted."""
 
-    Args:
-        texts: n documents.
-        vectors: float32[n, d], their embeddings.
-        surface_center: float64[5], means of the surface measures over the training documents.
-        surface_spread: float64[5], their standard deviations, above 0.
-        settings: how words are hashed.
-    """
-    surface = (surface_measures(texts, settings.max_characters) - surface_center) / surface_spread
-    surface = np.clip(surface, -_CLIP, _CLIP) * _SURFACE_WEIGHT
-    return np.concatenate([vectors, hashed_ngrams(texts, settings), surface.astype(np.float32)], axis=1)
+    vectors: np.ndarray
+    """float32[n, d]: embeddings."""
+    hashed: np.ndarray
+    """float32[n, 2**hash_bits]."""
+    surface: np.ndarray
+    """float64[n, 5], not yet standardised."""
+
+    def take(self, rows: np.ndarray) -> "Blocks":
+        return Blocks(vectors=self.vectors[rows], hashed=self.hashed[rows], surface=self.surface[rows])
+
+    def matrix(self, surface_center: np.ndarray, surface_spread: np.ndarray) -> np.ndarray:
+        """Returns the blocks side by side, float64[n, d + 2**hash_bits + 5], surface measures standardised."""
+        surface = np.clip((self.surface - surface_center) / surface_spread, -_CLIP, _CLIP) * _SURFACE_WEIGHT
+        return np.concatenate([self.vectors, self.hashed, surface], axis=1)
 
 
-def near_duplicate_groups(texts: list[str], settings: FeatureSettings, threshold: float = 0.5) -> np.ndarray:
+def read_blocks(texts: list[str], vectors: np.ndarray, settings: FeatureSettings) -> Blocks:
+    """Returns the blocks of n texts and their embeddings, float32[n, d]."""
+    surface = surface_measures(texts, settings.max_characters)
+    return Blocks(vectors=vectors, hashed=hashed_ngrams(texts, settings), surface=surface)
+
+
+def near_duplicate_groups(hashed: np.ndarray, threshold: float = 0.5) -> np.ndarray:
     """Returns int64[n]: documents with the same number share at least `threshold` of their words and word pairs.
 
     Groups are the connected components of pairs whose Jaccard similarity (of hashed words and pairs) reaches the
@@ -87,7 +94,7 @@ def near_duplicate_groups(texts: list[str], settings: FeatureSettings, threshold
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    present = (hashed_ngrams(texts, settings) != 0).astype(np.float32)
+    present = (hashed != 0).astype(np.float32)
     shared = present @ present.T
     sizes = present.sum(axis=1)
     jaccard = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1)

@@ -157,10 +157,14 @@ def weighted_kappa(first: np.ndarray, second: np.ndarray) -> float:
     return float(1.0 - observed / expected) if expected else 1.0
 
 
+def mean_ranks(values: np.ndarray) -> np.ndarray:
+    """Returns float64[n]: ranks from 1, equal values sharing their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+
+
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
     """Returns the rank correlation of two arrays, mean ranks for ties; 0 if one of them does not vary."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(each) - (len(each) + 1) / 2 for each in (first, second)]
+    ranks = [mean_ranks(each) - (len(each) + 1) / 2 for each in (first, second)]
     norms = [float(np.sqrt(np.square(each).sum())) for each in ranks]
     return float(ranks[0] @ ranks[1] / (norms[0] * norms[1])) if min(norms) > 0 else 0.0

@@ -66,6 +66,7 @@ class ScoreShard:
 def score_shard(item: ScoreShard, shard: ShardOut) -> dict[str, Any]:
     """Scores one shard; returns bucket counts, and count, sum and sum of squares of the scores by content type."""
     from steps.quality.calibration import buckets, calibrated
+    from steps.quality.features import read_blocks
     from steps.quality.student import load_student
 
     student, curves = load_student(item.classifier)
@@ -79,7 +80,7 @@ def score_shard(item: ScoreShard, shard: ShardOut) -> dict[str, Any]:
             f"{where}: embeddings of {vectors.shape[1]} dimensions and scale {scale_in(embeddings, where)}; the student was "
             f"fitted on {student.dimensions} and {student.scale}: give both steps the same embeddings"
         )
-    raw, types = student.predict(documents["text"].to_pylist(), vectors)
+    raw, types = student.predict(read_blocks(documents["text"].to_pylist(), vectors, student.settings))
     scores = calibrated(raw, types, curves)
     bucket = buckets(scores)
     table = pa.table({"id": documents["id"], "score": pa.array(scores), "bucket": pa.array(bucket)})

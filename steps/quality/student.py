@@ -1,5 +1,6 @@
-"""The quality student: ridge regression for the score, logistic regression for the content type, both linear in the
-features. Fitting is deterministic; a student is three arrays and a JSON object, without pickle.
+"""The quality student: ridge regressions of the score and of each content type, linear in the features.
+
+Fitting is deterministic; a student is two arrays and a JSON object, without pickle.
 
 Shapes: n documents, p features, C content types.
 """
@@ -15,7 +16,7 @@ import xxhash
 
 from marin_exec import Out, StepFailed
 from steps.embed.vectors import read_array, write_array
-from steps.quality.features import FeatureSettings, feature_matrix, surface_measures
+from steps.quality.features import Blocks, FeatureSettings
 
 _PENALTIES = tuple(float(each) for each in np.logspace(-2, 3, 16))
 
@@ -40,62 +41,45 @@ class Student:
     penalty: float
     """Ridge penalty, chosen by leave-one-out error on the fitted documents."""
 
-    def features(self, texts: list[str], vectors: np.ndarray) -> np.ndarray:
-        """Returns float64[n, p + 1]: the features and a column of ones."""
-        matrix = feature_matrix(texts, vectors, self.surface_center, self.surface_spread, self.settings)
-        return np.concatenate([matrix, np.ones((len(texts), 1), dtype=np.float32)], axis=1).astype(np.float64)
-
-    def predict(self, texts: list[str], vectors: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    def predict(self, blocks: Blocks) -> tuple[np.ndarray, list[str]]:
         """Returns raw scores, float64[n] on the labels' scale but not bounded by it, and content types, n names."""
-        features = self.features(texts, vectors)
-        types = np.argmax(features @ self.type_weights.T, axis=1)
-        return features @ self.score_weights, [self.content_types[each] for each in types]
+        matrix = blocks.matrix(self.surface_center, self.surface_spread)
+        types = np.argmax(matrix @ self.type_weights[:, :-1].T + self.type_weights[:, -1], axis=1)
+        return matrix @ self.score_weights[:-1] + self.score_weights[-1], [self.content_types[each] for each in types]
 
 
 def fit_student(
-    texts: list[str],
-    vectors: np.ndarray,
-    scores: np.ndarray,
-    content_types: Sequence[str],
-    *,
-    settings: FeatureSettings,
-    scale: float,
+    blocks: Blocks, scores: np.ndarray, content_types: Sequence[str], *, settings: FeatureSettings, scale: float
 ) -> Student:
-    """Returns a student fitted on labelled documents.
+    """Returns a student fitted on n labelled documents.
 
     Args:
-        texts: n documents.
-        vectors: float32[n, d], their embeddings.
+        blocks: what was read off them.
         scores: float64[n], labels from 1 to 5.
         content_types: n names.
-        settings: of the features.
+        settings: that the blocks were read with.
         scale: of the embeddings, kept as a mark.
     """
-    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.linear_model import RidgeCV
 
-    surface = surface_measures(texts, settings.max_characters)
-    center, spread = surface.mean(axis=0), np.maximum(surface.std(axis=0), 1e-6)
-    features = feature_matrix(texts, vectors, center, spread, settings).astype(np.float64)
-    ridge = RidgeCV(alphas=_PENALTIES).fit(features, scores)
+    center, spread = blocks.surface.mean(axis=0), np.maximum(blocks.surface.std(axis=0), 1e-6)
     names = tuple(sorted(set(content_types)))
-    type_weights = np.zeros((len(names), features.shape[1] + 1))
-    if len(names) > 1:
-        logistic = LogisticRegression(C=10.0, max_iter=2_000, class_weight="balanced").fit(
-            features, list(content_types)
-        )
-        rows = np.concatenate([logistic.coef_, logistic.intercept_[:, None]], axis=1)
-        # Two classes have one row, which is the log odds of the second.
-        type_weights = rows if len(rows) == len(names) else np.concatenate([np.zeros_like(rows), rows])
+    # One decomposition serves the score and every content type (1 for its documents, 0 for others): at a few hundred
+    # labels that takes a fraction of a second, where a logistic regression of the types took most of the step's time.
+    one_hot = np.array([[float(each == name) for name in names] for each in content_types])
+    ridge = RidgeCV(alphas=_PENALTIES, alpha_per_target=True)
+    ridge.fit(blocks.matrix(center, spread), np.column_stack([scores, one_hot]))
+    weights = np.concatenate([ridge.coef_, ridge.intercept_[:, None]], axis=1)
     return Student(
         settings=settings,
-        dimensions=vectors.shape[1],
+        dimensions=blocks.vectors.shape[1],
         scale=scale,
         surface_center=center,
         surface_spread=spread,
-        score_weights=np.append(ridge.coef_, ridge.intercept_),
-        type_weights=type_weights,
+        score_weights=weights[0],
+        type_weights=weights[1:],
         content_types=names,
-        penalty=float(ridge.alpha_),
+        penalty=float(ridge.alpha_[0]),
     )
 
 
