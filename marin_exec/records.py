@@ -233,6 +233,10 @@ class Head(Document):
     """Raised by each renewal."""
     current: int | None = None
     """The attempt whose record is the step's result; kept while a forced rerun is held."""
+    previous_holder: str = ""
+    """The holder in the head that the claim replaced, and its state: so that one who ended its lease and was overtaken
+    before it got the answer learns that it did end it, and one who was taken over learns that."""
+    previous_state: str = ""
     note: str = ""
     """Why the step was set free, e.g. "cancelled"."""
     host: str = ""

@@ -53,6 +53,8 @@ def claim(
         chain=expected.data.chain if expected is not None and continues else attempt,
         holder=secrets.token_hex(16),
         current=expected.data.current if expected is not None else None,
+        previous_holder=expected.data.holder if expected is not None else "",
+        previous_state=expected.data.state if expected is not None else "",
         host=host,
         pid=pid,
     )
@@ -148,9 +150,15 @@ class Lease:
             found = self._store.head(self.digest)
             if found is not None and found.data == head:
                 return found  # our own write, whose answer was lost
-            if head.state == "done" and found is not None and found.data.current == head.current == self.attempt:
-                return found  # committed, and claimed for another run before we could see it
+            if found is not None and head.state != "held" and self._ended_before(found.data, head):
+                return found
             raise self._lost(found) from None
+
+    def _ended_before(self, found: Head, ours: Head) -> bool:
+        """Returns whether our last head took effect, and the step was claimed anew before we could see it."""
+        if (found.previous_holder, found.previous_state) == (self.holder, ours.state):
+            return True
+        return found.current == ours.current == self.attempt
 
     def _check_held(self) -> None:
         if self._ended:

@@ -94,24 +94,28 @@ def test_racing_creators_have_one_winner_in_each_round(files: ConditionalFiles, 
         assert found is not None and winners == [int(found.data)]
 
 
-def test_racing_replaces_lose_no_update(files: ConditionalFiles) -> None:
-    files.create(HEAD, b"0")
+def test_racing_replaces_lose_and_repeat_no_update(files: ConditionalFiles) -> None:
+    files.create(HEAD, b"")
 
-    def increment(_: int) -> None:
-        for _ in range(15):
+    def add(racer: int) -> None:
+        for number in range(8):
+            line = b"%d-%d\n" % (racer, number)
             while True:
                 found = files.read(HEAD)
                 assert found is not None
+                if line in found.data:
+                    break  # a conflict was reported, though the replace took effect: callers look for their own content
                 try:
-                    files.replace(HEAD, str(int(found.data) + 1).encode(), found.version)
+                    files.replace(HEAD, found.data + line, found.version)
                     break
                 except Conflict:
                     continue
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(increment, range(8)))
+        list(threads.map(add, range(8)))
     found = files.read(HEAD)
-    assert found is not None and found.data == b"120"
+    assert found is not None
+    assert sorted(found.data.split()) == sorted(b"%d-%d" % (racer, number) for racer in range(8) for number in range(8))
 
 
 @pytest.mark.parametrize("backend", ["local", "memory"])
@@ -151,7 +155,7 @@ def test_any_sequence_of_operations_agrees_with_a_model(backend: str, tmp_path: 
             assert (found.data if found else None) == self.content
             assert found is None or found.version == self.versions[-1]
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=15, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=12, deadline=None))
 
 
 # Local disks only

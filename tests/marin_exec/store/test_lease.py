@@ -206,21 +206,30 @@ def test_commit_whose_record_was_written_before_a_failure_goes_on(
     assert store.current(DIGEST) == record
 
 
-def test_commit_that_was_followed_by_a_forced_claim_before_its_reply_took_effect(
-    store: Store, make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("act", ["commit", "release"])
+@pytest.mark.parametrize("renewals", [0, 2])
+def test_lease_that_ended_and_was_claimed_before_its_reply_is_not_called_lost(
+    store: Store, make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch, act: str, renewals: int
 ) -> None:
     lease, original = claimed(store), store.files.replace
 
     def overtaken(*arguments: object) -> object:
         monkeypatch.setattr(store.files, "replace", original)
         original(*arguments)  # type: ignore[arg-type]
-        claimed(store, new_chain=True)
+        other = claimed(store, new_chain=True)
+        for _ in range(renewals):
+            other.renew()
         raise Conflict("the list after the link shows a higher number")
 
     monkeypatch.setattr(store.files, "replace", overtaken)
     record = make_record(DIGEST, 1, 1)
-    lease.commit(record)
-    assert head_of(store).state == "held" and store.current(DIGEST) == record
+    if act == "commit":
+        lease.commit(record)
+    else:
+        lease.release("over")
+    assert head_of(store).state == "held" and store.current(DIGEST) == (record if act == "commit" else None)
+    with pytest.raises(LeaseLost, match="before"):
+        lease.renew()
 
 
 # Staleness

@@ -43,10 +43,10 @@ def test_lease_taken_by_four_processes_in_turn_is_never_shared(
     local_store: Store, worker_environment: dict[str, str]
 ) -> None:
     os.makedirs(local_store.prefix)
-    workers = [start(worker_environment, local_store, "cycle", 40) for _ in range(4)]
-    assert [worker.communicate(timeout=60)[0].strip() for worker in workers] == ["40"] * 4
+    workers = [start(worker_environment, local_store, "cycle", 25) for _ in range(4)]
+    assert [worker.communicate(timeout=60)[0].strip() for worker in workers] == ["25"] * 4
     head = local_store.head(DIGEST)
-    assert head is not None and (head.data.state, head.data.attempt) == ("free", 160)
+    assert head is not None and (head.data.state, head.data.attempt) == ("free", 100)
     assert [name for name in os.listdir(local_store.url(layout.step_directory(DIGEST))) if "head" in name] == [
         f"head.json.{head.version:08d}"
     ]
@@ -139,7 +139,7 @@ def test_reader_during_hundreds_of_replaces_sees_each_head_whole_and_in_order(
     local_store: Store, worker_environment: dict[str, str]
 ) -> None:
     os.makedirs(local_store.prefix)
-    worker = start(worker_environment, local_store, "cycle", 60)
+    worker = start(worker_environment, local_store, "cycle", 40)
     seen: list[tuple[int, int]] = []
     while worker.poll() is None:
         head = local_store.head(DIGEST)
@@ -149,4 +149,4 @@ def test_reader_during_hundreds_of_replaces_sees_each_head_whole_and_in_order(
         else:
             assert not seen, "a head that was there is never gone"
     worker.communicate()
-    assert seen == sorted(seen) and len(set(seen)) > 20
+    assert seen == sorted(seen) and len(set(seen)) > 10
