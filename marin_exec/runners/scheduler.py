@@ -340,6 +340,7 @@ class Scheduler:
             self._end_failed(status, outcome)
             return
         record = self._make_record(status, outcome)
+        self._heartbeats.remove(status)  # a renewal after the commit would look like a lost lease
         try:
             status.lease.commit(record)
         except LeaseLost as error:
@@ -353,6 +354,7 @@ class Scheduler:
 
     def _end_failed(self, status: StepStatus, failure: Failure) -> None:
         status.failure = failure
+        self._heartbeats.remove(status)
         retry = status.planned.step.retry
         if failure.infrastructure:
             status.infrastructure_failures += 1
@@ -422,6 +424,7 @@ class Scheduler:
     def _cancel_all(self, why: str) -> None:
         for status in self.statuses.values():
             if status.state is State.RUNNING:
+                self._heartbeats.remove(status)
                 self.backend.cancel(status.token)
                 status.log.event("cancelled", reason=why)
                 try:
