@@ -41,7 +41,7 @@ VOCABULARY_SIZE = 2_048
 CONTAINMENT = 0.9
 PRESETS = {"code": "code", "docstrings": "reference", "readmes": "reference", "docs": "prose", "licences": "prose"}
 LABELS = "environment_default.jsonl"
-LABELS_DIGEST = "xxh3-128:0"
+LABELS_DIGEST = "3b4b9c63506fe25887de085050bc27d6"
 RUNGS = tuple(rung(w, vocabulary_size=VOCABULARY_SIZE, sequence_length=SEQUENCE_LENGTH) for w in RUNG_WIDTHS)
 HERO = rung(HERO_WIDTH, vocabulary_size=VOCABULARY_SIZE, sequence_length=SEQUENCE_LENGTH)
 NOISE_RUNG = RUNGS[0]
