@@ -39,7 +39,7 @@ from steps.train.language_model import OptimizerConfig, TrainConfig, train_langu
 SEQUENCE_LENGTH = 128
 VOCABULARY_SIZE = 2_048
 CONTAINMENT = 0.9
-PRESETS = {"code": "code", "docstrings": "reference", "readmes": "reference", "docs": "prose", "licences": "prose"}
+PRESETS = {"code": "code", "docstrings": "reference", "readmes": "reference", "docs": "reference", "licences": "prose"}
 LABELS = "environment_default.jsonl"
 LABELS_DIGEST = "3b4b9c63506fe25887de085050bc27d6"
 RUNGS = tuple(rung(w, vocabulary_size=VOCABULARY_SIZE, sequence_length=SEQUENCE_LENGTH) for w in RUNG_WIDTHS)
@@ -76,7 +76,7 @@ def data() -> Data:
     heldout = Step(
         "heldout",
         select_heldout,
-        HeldoutConfig(sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, fraction=0.05),
+        HeldoutConfig(sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, fraction=0.04, at_least=10),
     )
     held = tuple(
         DocumentsBenchmark(name=f"heldout-{each.name}", path=heldout / f"documents/{each.name}") for each in sources

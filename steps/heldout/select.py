@@ -30,7 +30,9 @@ class HeldoutConfig:
     heuristics: InputPath = None
     """Dense table of quality/heuristics; None takes documents whatever their quality."""
     fraction: float | None = None
-    """Share of each source's eligible documents to hold out, rounded, at least one. Either this or `count` is set."""
+    """Share of each source's eligible documents to hold out, rounded. Either this or `count` is set."""
+    at_least: int = 1
+    """With `fraction`: hold out this many of a source even if its share is less, so that small sets say something."""
     count: int | None = None
     """Number of documents to hold out of each source."""
     longest_characters: int | None = None
@@ -93,17 +95,21 @@ def _check(config: HeldoutConfig) -> None:
         raise ConfigError(f"fraction {config.fraction}, count {config.count}: set exactly one of them")
     if config.fraction is not None and not 0 < config.fraction < 1:
         raise ConfigError(f"fraction {config.fraction}: must be above 0 and below 1")
+    if config.at_least < 1:
+        raise ConfigError(f"at_least {config.at_least}: must be at least 1")
     if config.count is not None and config.count < 1:
         raise ConfigError(f"count {config.count}: must be at least 1")
 
 
 def _quota(config: HeldoutConfig, source: str, trainable: int, eligible: int) -> int:
-    quota = config.count if config.count is not None else max(1, round((config.fraction or 0) * eligible))
+    share = max(config.at_least, round((config.fraction or 0) * eligible))
+    quota = config.count if config.count is not None else share
     facts = f"source {source!r}: {trainable} documents are no duplicates and kept, {eligible} of them can be held out"
     if eligible == 0:
         raise StepFailed(f"{facts}; at least 1 is needed to evaluate on. Leave the source out, or loosen the limits")
     if quota > eligible:
-        raise StepFailed(f"{facts}, but count asks for {quota}; lower count, or leave the source out")
+        name = "at_least" if config.count is None else "count"
+        raise StepFailed(f"{facts}, but {name} asks for {quota}; lower {name}, or leave the source out")
     if quota >= trainable:
         raise StepFailed(f"{facts}; with {quota} held out none is left to train on. Lower count or fraction")
     return quota

@@ -77,6 +77,11 @@ def test_select_long_documents_are_not_held_out_where_bounded(tmp_path):
     assert result.eligible == {"web": len(eligible)} and set(documents["web"]) <= set(eligible)
 
 
+def test_select_small_source_holds_out_at_least_so_many(tmp_path):
+    result, _ = select(tmp_path, [write_documents(tmp_path, "web", TEXTS)], fraction=0.05, at_least=7)
+    assert result.held_out == {"web": 7}
+
+
 def test_select_does_not_depend_on_shards_and_grows_with_the_fraction(tmp_path):
     found = {}
     for shards in (1, 5):
@@ -105,6 +110,7 @@ def test_select_equal_runs_give_equal_bytes(tmp_path):
     [
         ({"hits": TEXTS, "fraction": 0.1}, "source 'web': 0 documents .* at least 1 is needed"),
         ({"hits": TEXTS[1:], "fraction": 0.1}, "with 1 held out none is left to train on"),
+        ({"fraction": 0.1, "at_least": 61}, "60 of them can be held out, but at_least asks for 61"),
         ({"count": 61}, "60 of them can be held out, but count asks for 61"),
         ({"count": 60}, "with 60 held out none is left"),
         ({"longest_characters": 3, "fraction": 0.1}, "0 of them can be held out; at least 1"),
@@ -116,10 +122,10 @@ def test_select_source_without_enough_documents_fails_by_name(tmp_path, options,
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"fraction": 0.1, "count": 3}, {"fraction": 0.0}, {"fraction": 1.0}, {"count": 0}]
+    "options", [{}, {"fraction": 0.1, "count": 3}, {"fraction": 0.0}, {"fraction": 1.0}, {"count": 0}, {"fraction": 0.1, "at_least": 0}]
 )
 def test_select_bad_amounts_are_refused(tmp_path, options):
-    with pytest.raises(ConfigError, match=r"fraction .*, count|fraction 0|fraction 1|count 0"):
+    with pytest.raises(ConfigError, match=r"fraction .*, count|fraction 0|fraction 1|count 0|at_least 0"):
         select(tmp_path, [write_documents(tmp_path, "web", TEXTS)], **options)
 
 
