@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steps.embed.minilm_files import tokenize
+from steps.embed.minilm_files import load_tokenizer, tokenize
 from steps.embed.vectors import read_array
 
 
@@ -51,7 +51,7 @@ def embed_texts(texts: list[str], table: np.ndarray, directory: Path, max_tokens
     """Returns one unit vector a text, the mean over its first `max_tokens` tokens.
 
     Args:
-        texts: any strings; one without tokens gets the zero vector.
+        texts: any strings; one without tokens (zero-width characters only, say) counts as one unknown token.
         table: float32[V, d].
         directory: of the model whose tokenizer the table was made with.
         max_tokens: tokens kept of each text.
@@ -59,9 +59,9 @@ def embed_texts(texts: list[str], table: np.ndarray, directory: Path, max_tokens
     Returns:
         float32[n, d].
     """
+    unknown = load_tokenizer(directory, max_tokens).token_to_id("[UNK]")
     vectors = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
     for row, token_ids in enumerate(tokenize(texts, directory, max_tokens, special=False)):
-        if token_ids:
-            mean = table[token_ids].mean(axis=0, dtype=np.float64)
-            vectors[row] = mean / max(np.linalg.norm(mean), 1e-12)
+        mean = table[token_ids or [unknown]].mean(axis=0, dtype=np.float64)
+        vectors[row] = mean / max(np.linalg.norm(mean), 1e-12)
     return vectors
