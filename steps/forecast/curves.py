@@ -3,9 +3,8 @@
 import json
 from dataclasses import dataclass
 
-import fsspec
-
 from marin_exec import StepFailed
+from steps.documents import open_file
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ def read_curve(name: str, path: str, *, flops_convention: str, every: float) -> 
     Raises:
         StepFailed: the run has no evaluations, or none at its end.
     """
-    with fsspec.open(f"{path}/run.json", "r") as file:
+    with open_file(f"{path}/run.json", "rb") as file:
         run = json.load(file)
-    with fsspec.open(f"{path}/evals.jsonl", "r") as file:
+    with open_file(f"{path}/evals.jsonl", "rb") as file:
         rows = [json.loads(line) for line in file]
     losses = {round(round(row["progress"] / every) * every, 6): row["macro_loss"] for row in rows}
     if 1.0 not in losses:

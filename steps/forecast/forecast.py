@@ -9,9 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import fsspec
-
 from marin_exec import InputPath, Out, StepFailed, kind
+from steps.documents import open_file
 
 METHOD = "matched_progress_v1"
 
@@ -112,8 +111,8 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
         ],
         "predictions": [{"progress": mark, **asdict(prediction)} for mark, prediction in predictions.items()],
     }
-    with fsspec.open(out.file("forecast.json"), "w") as file:
-        json.dump(page, file, indent=1)
+    with open_file(out.file("forecast.json"), "wb") as file:
+        file.write(json.dumps(page, indent=1).encode())
     final = predictions[1.0]
     last = curves[-1].losses[1.0]
     return ForecastResult(

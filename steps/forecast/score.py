@@ -7,9 +7,8 @@ attempt waited for, and a forecast that is not among it is refused. A later, bet
 import json
 from dataclasses import asdict, dataclass
 
-import fsspec
-
 from marin_exec import InputPath, Out, StepFailed, kind
+from steps.documents import open_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
     from steps.forecast.curves import read_curve
 
     digest = recorded_forecast(config.forecast, config.run)
-    with fsspec.open(f"{config.forecast}/forecast.json", "r") as file:
+    with open_file(f"{config.forecast}/forecast.json", "rb") as file:
         page = json.load(file)
     predictions = {each["progress"]: each for each in page["predictions"]}
     marks = sorted(predictions)
@@ -88,8 +87,9 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
         num_marks=len(rows),
         forecast_digest=digest,
     )
-    with fsspec.open(out.file("score.json"), "w") as file:
-        json.dump({"target": name, "method": page["method"], **asdict(result), "marks": rows}, file, indent=1)
+    scored = {"target": name, "method": page["method"], **asdict(result), "marks": rows}
+    with open_file(out.file("score.json"), "wb") as file:
+        file.write(json.dumps(scored, indent=1).encode())
     return result
 
 
