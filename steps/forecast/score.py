@@ -6,6 +6,7 @@ attempt waited for, and a forecast that is not among it is refused. A later, bet
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.documents import open_file
@@ -63,7 +64,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
             f"score: the run has {curve.flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
             f"{page['target']['flops']:.6g}; score the run that it was made for"
         )
-    rows = []
+    rows: list[dict[str, Any]] = []
     for mark in marks:
         predicted, actual = predictions[mark], curve.losses.get(mark)
         if actual is None:
