@@ -96,7 +96,7 @@ def test_topics_from_a_sample_still_assign_every_document(tmp_path, corpus):
 
 
 def test_topics_embeddings_of_other_documents_are_refused(tmp_path, corpus):
-    one, two, three = corpus.documents
+    _, two, three = corpus.documents
     mixed = (NamedInput(name="one", path=two.path), two, three)
     with pytest.raises(StepFailed, match="other documents"):
         topics(changed(corpus, documents=mixed), DirectoryOut(tmp_path / "out"))

@@ -9,7 +9,7 @@ from steps.embed.encoders import SentenceTransformers, encode, unit_vectors
 
 def test_sentence_transformers_not_installed_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ConfigError, match="install it .* MiniLm, StaticTable or HttpEncoder"):
+    with pytest.raises(ConfigError, match=r"install it .* MiniLm, StaticTable or HttpEncoder"):
         encode(SentenceTransformers(model="a/b", revision="c"), ["x"])
 
 
