@@ -85,9 +85,10 @@ def train_centroids(
         kmeans.train(distinct)
     finally:
         faiss.omp_set_num_threads(before)
-    if not np.isfinite(kmeans.centroids).all():
+    centroids = np.asarray(kmeans.centroids, dtype=np.float32)
+    if not np.isfinite(centroids).all():
         raise StepFailed(f"k-means with {num_clusters} clusters gave centroids that are not finite; try another seed")
-    return kmeans.centroids / np.linalg.norm(kmeans.centroids, axis=1, keepdims=True)
+    return centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
 
 
 def centered(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 
 from marin_exec import ConfigError, InputPath, Out, ShardOut, kind, measured
-from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
+from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names, write_table
 from steps.embed.vectors import read_array, read_source, vectors_of, write_array
 
 
@@ -207,10 +206,9 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
         for shard in shard_names(source.path)
     }
     rows = _topic_rows(config, trained, out.map_shards(assign_shard, items))
-    with fsspec.open(out.file("topics.json"), "w", encoding="utf-8") as file:
-        json.dump(
-            {"cluster_sample_documents": trained.sizes.tolist(), "topics": rows}, file, indent=1, ensure_ascii=False
-        )
+    value = {"cluster_sample_documents": trained.sizes.tolist(), "topics": rows}
+    with open_file(out.file("topics.json"), "wb") as file:
+        file.write(json.dumps(value, indent=1, ensure_ascii=False).encode())
     documents = sum(row["documents"] for row in rows)
     return TopicsResult(
         documents=documents,

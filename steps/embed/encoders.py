@@ -142,7 +142,7 @@ def unit_vectors(vectors: np.ndarray) -> np.ndarray:
 
 def _sentence_transformers(encoder: SentenceTransformers, texts: list[str]) -> np.ndarray:
     try:
-        from sentence_transformers import SentenceTransformer  # ty: ignore
+        from sentence_transformers import SentenceTransformer  # pyrefly: ignore
     except ImportError as error:
         raise ConfigError(
             f"encoder {encoder.model}: the package sentence-transformers is not installed; install it (it brings "

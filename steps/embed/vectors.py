@@ -2,12 +2,11 @@
 
 import io
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.documents import read_table, shard_names
+from steps.documents import open_file, read_table, shard_names
 
 _SCALE_KEY = b"scale"
 _LEVELS = 127
@@ -73,11 +72,11 @@ def read_source(path: str) -> tuple[list[str], np.ndarray]:
 
 def write_array(full_path: str, array: np.ndarray) -> None:
     """Writes an array as .npy, without pickle."""
-    with fsspec.open(full_path, "wb") as file:
+    with open_file(full_path, "wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
 def read_array(full_path: str) -> np.ndarray:
     """Returns the array of an .npy file, refusing pickled ones."""
-    with fsspec.open(full_path, "rb") as file:
+    with open_file(full_path, "rb") as file:
         return np.load(io.BytesIO(file.read()), allow_pickle=False)

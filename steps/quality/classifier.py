@@ -9,11 +9,10 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import fsspec
 import numpy as np
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind, measured
-from steps.documents import NamedInput, join_dense, read_table, shard_names
+from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names
 from steps.embed.vectors import scale_in, vectors_of
 from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
 from steps.quality.labels import Label, first_readings, mean_scores, read_labels, spearman
@@ -232,7 +231,7 @@ def classifier(config: ClassifierConfig, out: Out) -> ClassifierResult:
 
 
 def _write_held_out(path: str, data: Labelled, predictions: np.ndarray, types: list[str]) -> None:
-    with fsspec.open(path, "w", encoding="utf-8") as file:
+    with open_file(path, "wb") as file:
         for row, each in enumerate(data.ids):
             value = {
                 "id": each,
@@ -242,4 +241,4 @@ def _write_held_out(path: str, data: Labelled, predictions: np.ndarray, types: l
                 "content_type": data.content_types[row],
                 "predicted_content_type": types[row],
             }
-            file.write(json.dumps(value) + "\n")
+            file.write((json.dumps(value) + "\n").encode())

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
-import fsspec
 import xxhash
 
 from marin_exec.errors import ConfigError
-from steps.documents import read_all
+from steps.documents import open_file, read_all
 
 EXCERPT_CHARACTERS = 900
 _OPENING_CHARACTERS = 500
@@ -108,14 +107,14 @@ def sample_excerpts(paths: Mapping[str, str], count: int, seed: int) -> list[Exc
 @click.option("--out", required=True, help="JSONL file to write: id, source, excerpt.")
 def main(documents: tuple[str, ...], count: int, seed: int, out: str) -> None:
     """Draws a seeded sample of excerpts for readers who make quality labels."""
-    paths = dict(pair.partition("=")[::2] for pair in documents)
+    paths = {name: path for name, _, path in (pair.partition("=") for pair in documents)}
     if "" in paths.values() or len(paths) != len(documents):
         raise click.BadParameter(f"--documents {' '.join(documents)}: one NAME=DIR each, names distinct, is needed")
     excerpts = sample_excerpts(paths, count, seed)
-    with fsspec.open(out, "w", encoding="utf-8") as file:
+    with open_file(out, "wb") as file:
         for each in excerpts:
             row = {"id": each.id, "source": each.source, "excerpt": each.excerpt}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
     click.echo(f"{len(excerpts)} excerpts of {len(paths)} sources -> {out}")
 
 

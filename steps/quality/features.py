@@ -6,6 +6,7 @@ hashed 1- and 2-grams of the first characters (presence, unit length), and stand
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -56,7 +57,8 @@ def hashed_ngrams(texts: list[str], settings: FeatureSettings) -> np.ndarray:
         token_pattern=r"(?u)\b\w+\b",
         dtype=np.float32,
     )
-    return vectorizer.transform([text[: settings.max_characters] for text in texts]).toarray()
+    hashed: Any = vectorizer.transform([text[: settings.max_characters] for text in texts])
+    return hashed.toarray()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-import fsspec
 import numpy as np
 
 from marin_exec.errors import ConfigError, StepFailed
+from steps.documents import open_file
 
 CONTENT_TYPES = ("prose", "code", "reference", "legal", "structured", "other")
 """The rubric's content types."""
@@ -78,8 +78,8 @@ def read_labels(path: str) -> list[Label]:
         StepFailed: a line is not a label (names the line), or a reader has read a document twice.
     """
     try:
-        with fsspec.open(path, "r", encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        with open_file(path, "rb") as file:
+            lines = file.read().decode().split("\n")
     except FileNotFoundError as error:
         raise ConfigError(f"label file {path}: not there; give the path of a JSONL file of labels") from error
     labels: list[Label] = []
@@ -109,9 +109,9 @@ def _parse_line(line: str, where: str) -> Label:
 
 def write_labels(full_path: str, labels: Iterable[Label]) -> None:
     """Writes labels as JSONL, sorted by document id and then reader."""
-    with fsspec.open(full_path, "w", encoding="utf-8") as file:
+    with open_file(full_path, "wb") as file:
         for label in sorted(labels, key=lambda label: (label.id, label.reader)):
-            file.write(json.dumps(asdict(label), ensure_ascii=False) + "\n")
+            file.write((json.dumps(asdict(label), ensure_ascii=False) + "\n").encode())
 
 
 def first_readings(labels: Sequence[Label]) -> list[Label]:

@@ -5,11 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import fsspec
 import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, Out, StepFailed, kind
-from steps.documents import NamedInput, read_all
+from steps.documents import NamedInput, open_file, read_all
 from steps.quality.labels import Agreement, agreement, read_labels, write_labels
 
 ENVIRONMENT_DEFAULT = "environment_default.jsonl"
@@ -53,7 +52,7 @@ def file_digest(path: str) -> str:
         ConfigError: the file does not exist.
     """
     try:
-        with fsspec.open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             return xxhash.xxh3_128_hexdigest(file.read())
     except FileNotFoundError as error:
         raise ConfigError(
@@ -97,8 +96,8 @@ def labels_file(config: LabelsFileConfig, out: Out) -> LabelsResult:
         )
     kept = [label for label in labels if label.id in matched]
     write_labels(out.file("labels.jsonl"), kept)
-    with fsspec.open(out.file("unmatched.json"), "w", encoding="utf-8") as file:
-        json.dump(sorted(labelled - matched), file)
+    with open_file(out.file("unmatched.json"), "wb") as file:
+        file.write(json.dumps(sorted(labelled - matched)).encode())
     return LabelsResult(
         documents=len(matched),
         readings=len(kept),

@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import fsspec
 import httpx
 import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, Out, ShardOut, StepFailed, kind, runtime
-from steps.documents import NamedInput
+from steps.documents import NamedInput, open_file
 from steps.embed.endpoint import Patience, api_headers, post_json
 from steps.quality.excerpts import Excerpt, sample_excerpts
 from steps.quality.labels import Label, parse_judgement, write_labels
@@ -227,8 +226,9 @@ def labels_llm(config: LabelsLlmConfig, out: Out) -> LabelsLlmResult:
             f"are kept)"
         )
     write_labels(out.file("labels.jsonl"), labels)
-    with fsspec.open(out.file("unanswered.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps({"id": each["id"], "problem": each["problem"]}) + "\n" for each in unanswered)
+    lines = [json.dumps({"id": each["id"], "problem": each["problem"]}) + "\n" for each in unanswered]
+    with open_file(out.file("unanswered.jsonl"), "wb") as file:
+        file.write("".join(lines).encode())
     source_of = {excerpt.id: excerpt.source for excerpt in excerpts}
     return LabelsLlmResult(
         documents=len(labels),

@@ -137,7 +137,7 @@ def scores(config: ScoresConfig, out: Out) -> ScoresResult:
         for content_type, row in each["by_type"].items():
             type_sums.setdefault(content_type, []).append(row)
     spread = {name: _moments(rows)[1] for name, rows in sums.items()}
-    total = sum(counts.values())
+    total = np.sum(list(counts.values()), axis=0)
     return ScoresResult(
         documents=int(total.sum()),
         bucket_shares=_shares(total),

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import fsspec
 import numpy as np
 import xxhash
 
 from marin_exec import Out, StepFailed
+from steps.documents import open_file
 from steps.embed.vectors import read_array, write_array
 from steps.quality.features import Blocks, FeatureSettings
 
-_PENALTIES = tuple(float(each) for each in np.logspace(-2, 3, 16))
+_PENALTIES = np.logspace(-2, 3, 16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def fit_student(
     # One decomposition serves the score and every content type (1 for its documents, 0 for others): at a few hundred
     # labels that takes a fraction of a second, where a logistic regression of the types took most of the step's time.
     one_hot = np.array([[float(each == name) for name in names] for each in content_types])
-    ridge = RidgeCV(alphas=_PENALTIES, alpha_per_target=True)
+    ridge: Any = RidgeCV(alphas=_PENALTIES, alpha_per_target=True)
     ridge.fit(blocks.matrix(center, spread), np.column_stack([scores, one_hot]))
     weights = np.concatenate([ridge.coef_, ridge.intercept_[:, None]], axis=1)
     return Student(
@@ -110,8 +110,8 @@ def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> 
         "penalty": student.penalty,
         "curves": curves,
     }
-    with fsspec.open(out.file("student.json"), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
+    with open_file(out.file("student.json"), "wb") as file:
+        file.write(json.dumps(value, indent=1).encode())
 
 
 def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
@@ -121,8 +121,8 @@ def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
         StepFailed: the directory holds none.
     """
     try:
-        with fsspec.open(f"{directory}/student.json", "r", encoding="utf-8") as file:
-            value: dict[str, Any] = json.load(file)
+        with open_file(f"{directory}/student.json", "rb") as file:
+            value: dict[str, Any] = json.loads(file.read())
     except FileNotFoundError as error:
         raise StepFailed(f"{directory}: no student.json; the output of a quality/classifier step is needed") from error
     student = Student(
