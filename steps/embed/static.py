@@ -33,12 +33,15 @@ def principal_components(vectors: np.ndarray, dimensions: int) -> np.ndarray:
     Returns:
         float64[n, d].
     """
+    from threadpoolctl import threadpool_limits
+
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
-    _, basis = np.linalg.eigh(centred.T @ centred)
-    basis = basis[:, ::-1][:, :dimensions]
-    # An eigenvector's sign is arbitrary and differs between LAPACK builds: its largest entry is made positive.
-    largest = basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])]
-    return centred @ (basis * np.sign(largest))
+    with threadpool_limits(limits=1):  # with more BLAS threads sums are added up in another order
+        _, basis = np.linalg.eigh(centred.T @ centred)
+        basis = basis[:, ::-1][:, :dimensions]
+        # An eigenvector's sign is arbitrary and differs between LAPACK builds: its largest entry is made positive.
+        largest = basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])]
+        return centred @ (basis * np.sign(largest))
 
 
 @functools.lru_cache(maxsize=2)

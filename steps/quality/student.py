@@ -61,6 +61,7 @@ def fit_student(
         scale: of the embeddings, kept as a mark.
     """
     from sklearn.linear_model import RidgeCV
+    from threadpoolctl import threadpool_limits
 
     center, spread = blocks.surface.mean(axis=0), np.maximum(blocks.surface.std(axis=0), 1e-6)
     names = tuple(sorted(set(content_types)))
@@ -68,7 +69,8 @@ def fit_student(
     # labels that takes a fraction of a second, where a logistic regression of the types took most of the step's time.
     one_hot = np.array([[float(each == name) for name in names] for each in content_types])
     ridge: Any = RidgeCV(alphas=_PENALTIES, alpha_per_target=True)
-    ridge.fit(blocks.matrix(center, spread), np.column_stack([scores, one_hot]))
+    with threadpool_limits(limits=1):  # two BLAS threads add up in another order, and the weights' last bits differ
+        ridge.fit(blocks.matrix(center, spread), np.column_stack([scores, one_hot]))
     weights = np.concatenate([ridge.coef_, ridge.intercept_[:, None]], axis=1)
     return Student(
         settings=settings,

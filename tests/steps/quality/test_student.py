@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from marin_exec import StepFailed
 from steps.quality.features import FeatureSettings, near_duplicate_groups, read_blocks, surface_measures
@@ -27,6 +28,16 @@ def test_student_saved_and_loaded_predicts_the_same_bits(tmp_path):
     before, after = student.predict(blocks), loaded.predict(blocks)
     assert before[0].tobytes() == after[0].tobytes() and before[1] == after[1]
     assert curves == {"all": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]} and loaded.scale == 0.25
+
+
+def test_student_does_not_depend_on_the_number_of_blas_threads():
+    blocks, scores, types = example(400)
+    weights = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads):
+            student = fit_student(blocks, scores, types, settings=SETTINGS, scale=1.0)
+        weights.append((student.score_weights.tobytes(), student.type_weights.tobytes()))
+    assert weights[0] == weights[1]
 
 
 def test_student_with_one_content_type_always_answers_it():
