@@ -6,8 +6,10 @@ All from shared storage: records keep the digested tree, so the first fields tha
 from collections.abc import Mapping
 from typing import Any
 
+from marin_exec.errors import StoreError
 from marin_exec.identity import dependency_references, differences
 from marin_exec.records import Record
+from marin_exec.source import changed_functions
 from marin_exec.store import Store
 
 MAX_SHOWN = 3
@@ -20,13 +22,15 @@ class Explainer:
         """`current`: the current records, by digest, of the steps in the plan."""
         self._store = store
         self._current = current
-        self._earlier: dict[str, Record | None] = {}
+        self._earlier: dict[tuple[str, str], Record | None] = {}
         self._trees: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._functions: dict[str, Mapping[str, str]] = {}
+        self._outputs: dict[str, dict[str, list[str]]] = {}
+        self._whole_digests: dict[str, list[str]] | None = None
         self._causes: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def never_run(self, name: str, kind: str, digest: str, tree: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
         """Returns the one-line reason and the root causes of a step that has no record under this digest."""
-        self._trees[digest] = (name, tree)
         earlier = self.nearest(name, kind)
         if earlier is None:
             return "never run", (f"{name}: never run",)
@@ -42,14 +46,32 @@ class Explainer:
 
     def nearest(self, name: str, kind: str) -> Record | None:
         """Returns the latest finished run of that step name and kind, under any digest."""
-        if name not in self._earlier:
-            found = []
-            for digest16 in self._store.digests_named(name):
-                record = self._store.current(self._store.full_digest(digest16))
-                if record is not None and record.kind == kind:
-                    found.append(record)
-            self._earlier[name] = max(found, key=lambda record: record.finished, default=None)
-        return self._earlier[name]
+        if (name, kind) not in self._earlier:
+            records = map(self._readable, self._digests_named(name))
+            found = [record for record in records if record is not None and record.kind == kind]
+            self._earlier[name, kind] = max(found, key=lambda record: record.finished, default=None)
+        return self._earlier[name, kind]
+
+    def _digests_named(self, name: str) -> list[str]:
+        """Returns the digests of the steps of a name that have begun to write; each folder is listed once."""
+        folder, _, base = name.rpartition("/")
+        if folder not in self._outputs:
+            self._outputs[folder] = self._store.outputs_in(folder)
+        if self._whole_digests is None:
+            self._whole_digests = {}
+            for digest in self._store.known_digests():
+                self._whole_digests.setdefault(digest[:16], []).append(digest)
+        beginnings = self._outputs[folder].get(base, [])
+        return [digest for each in beginnings for digest in self._whole_digests.get(each, [])]
+
+    def _readable(self, digest: str) -> Record | None:
+        """Returns a step's current record; None if it has none, or it is damaged: then it explains nothing."""
+        if digest in self._current:
+            return self._current[digest]
+        try:
+            return self._store.current(digest)
+        except StoreError:
+            return None
 
     def _causes_between(self, old: Record, digest: str) -> tuple[str, ...]:
         """Returns "step: field old -> new" for all root differences between an earlier record and a step of the plan."""
@@ -65,18 +87,22 @@ class Explainer:
             upstream = self._old_record(was, old) if was and now and was != now else None
             if upstream is not None and now in self._trees and upstream.name == self._trees[now][0]:
                 causes.extend(self._causes_between(upstream, now))
+            elif difference.path == "source":
+                functions = changed_functions(old.source["functions"], self._functions[digest])
+                causes.append(f"{name}: code changed in {', '.join(functions)}")
             else:
                 causes.append(f"{name}: {difference.path} {difference.old or 'absent'} -> {difference.new or 'absent'}")
         self._causes[key] = tuple(dict.fromkeys(causes))
         return self._causes[key]
 
-    def note(self, name: str, digest: str, tree: dict[str, Any]) -> None:
-        """Makes a step known that may stand upstream of one to be explained."""
+    def note(self, name: str, digest: str, tree: dict[str, Any], functions: Mapping[str, str]) -> None:
+        """Makes a step known that is to be explained, or may stand upstream of one; `functions` are its source's parts."""
         self._trees[digest] = (name, tree)
+        self._functions[digest] = functions
 
     def _old_record(self, digest: str, child: Record) -> Record | None:
         """Returns the record of the upstream that an earlier run was made from."""
         bound = next((each for each in child.dependencies if each.digest == digest), None)
         if bound is None:
             return None
-        return self._current.get(digest) or self._store.current(digest)
+        return self._readable(digest)

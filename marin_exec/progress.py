@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from marin_exec.plan import Action, Plan
-from marin_exec.runners.scheduler import State, StepStatus
+from marin_exec.runners.state import State, StepStatus
 from marin_exec.store import Store
 from marin_exec.store.layout import attempts_directory
 

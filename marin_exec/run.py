@@ -12,7 +12,8 @@ from marin_exec.experiment import Experiment
 from marin_exec.plan import Plan
 from marin_exec.progress import make_reporter
 from marin_exec.provenance import new_run
-from marin_exec.runners.scheduler import Scheduler, State, StepStatus, Timing
+from marin_exec.runners.scheduler import Scheduler
+from marin_exec.runners.state import State, StepStatus, Timing
 from marin_exec.runners.task import Backend
 from marin_exec.store import Store
 

@@ -174,53 +174,108 @@ def _clean_sub_path(name: str, sub_path: str) -> str:
 
 
 def references(value: Any) -> Iterator[StepPath]:
-    """Yields every dependency in a config value: dataclasses, lists, tuples, dicts and sets are walked."""
-    if isinstance(value, Step):
-        yield StepPath(value, "")
-    elif isinstance(value, StepPath):
-        yield value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for each in dataclasses.fields(value):
-            yield from references(getattr(value, each.name))
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from references(each)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for each in value:
-            yield from references(each)
+    """Yields every dependency in a config value: dataclasses, lists, tuples, dicts and sets are walked.
+
+    Iterative, and linear in the size of the value: what is held in several places is walked once.
+
+    Raises:
+        ConfigError: the value contains itself.
+    """
+    path: list[tuple[int, Iterator[Any]]] = [(0, iter([value]))]
+    inside: set[int] = set()
+    walked: dict[int, Any] = {}  # holds the values, so that no id is used twice
+    while path:
+        container, rest = path[-1]
+        for each in rest:
+            if isinstance(each, Step):
+                yield StepPath(each, "")
+            elif isinstance(each, StepPath):
+                yield each
+            elif id(each) in inside:
+                raise ConfigError(f"a {type(each).__name__} in it contains itself; a config must be a tree")
+            elif id(each) not in walked and (members := _members(each)) is not None:
+                walked[id(each)] = each
+                inside.add(id(each))
+                path.append((id(each), members))
+                break
+        else:
+            inside.discard(container)
+            path.pop()
 
 
-def dependencies(step: Step) -> list[Step]:
+def _members(value: Any) -> Iterator[Any] | None:
+    """Returns what a container holds; None for any other value."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return iter([getattr(value, each.name) for each in dataclasses.fields(value)])
+    if isinstance(value, Mapping):
+        return iter(list(value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return iter(list(value))
+    return None
+
+
+def step_references(step: Step, known: dict[int, list[StepPath]] | None = None) -> list[StepPath]:
+    """Returns every dependency in a step's config; `known` keeps them by `id(step)`, so that each is looked for once.
+
+    Raises:
+        ConfigError: the config contains itself.
+    """
+    if known is not None and id(step) in known:
+        return known[id(step)]
+    try:
+        found = list(references(step.config))
+    except ConfigError as error:
+        raise ConfigError(f"step {step.name}: config: {error}") from None
+    if known is not None:
+        known[id(step)] = found
+    return found
+
+
+def dependencies(step: Step, known: dict[int, list[StepPath]] | None = None) -> list[Step]:
     """Returns the distinct steps that a step's config refers to, in order of first appearance."""
-    return list({id(ref.step): ref.step for ref in references(step.config)}.values())
+    return list({id(ref.step): ref.step for ref in step_references(step, known)}.values())
 
 
-def topological(targets: list[Step]) -> list[Step]:
+def topological(targets: list[Step], known: dict[int, list[StepPath]] | None = None) -> list[Step]:
     """Returns all steps reachable through configs and `after=`, each once, dependencies before dependants.
 
     Iterative (a chain of 10,000 steps is fine) and linear in edges.
 
+    Args:
+        targets: where to begin.
+        known: see `step_references`.
+
     Raises:
-        ConfigError: something in `targets` is not a Step.
+        ConfigError: something in `targets` is not a Step, or a step needs itself.
     """
     order: list[Step] = []
-    state: dict[int, bool] = {}  # False while a step's dependencies are being walked, True when it is placed
+    placed: dict[int, bool] = {}  # False while a step's dependencies are being walked, True when it is in `order`
     for target in targets:
         if not isinstance(target, Step):
             raise ConfigError(f"an experiment's steps hold {target!r}; pipeline() must return steps")
         stack: list[tuple[Step, Iterator[Step]]] = []
-        if id(target) not in state:
-            state[id(target)] = False
-            stack.append((target, iter([*dependencies(target), *target.after])))
+        if id(target) not in placed:
+            placed[id(target)] = False
+            stack.append((target, iter([*dependencies(target, known), *target.after])))
         while stack:
             step, rest = stack[-1]
             for needed in rest:
-                if id(needed) not in state:  # a cycle can't be written: handles are frozen and refer to earlier ones
-                    state[id(needed)] = False
-                    stack.append((needed, iter([*dependencies(needed), *needed.after])))
+                if id(needed) not in placed:
+                    placed[id(needed)] = False
+                    stack.append((needed, iter([*dependencies(needed, known), *needed.after])))
                     break
+                if not placed[id(needed)]:  # a list in its config was changed after the step was made
+                    raise _needs_itself(needed, [each for each, _ in stack])
             else:
-                state[id(step)] = True
+                placed[id(step)] = True
                 order.append(step)
                 stack.pop()
     return order
+
+
+def _needs_itself(step: Step, stack: list[Step]) -> ConfigError:
+    circle = stack[next(n for n, each in enumerate(stack) if each is step) :]
+    shown = " needs ".join(each.name for each in [*circle, step])
+    return ConfigError(
+        f"step {step.name}: needs itself ({shown}); build configs from tuples, before the step that uses them"
+    )

@@ -1,5 +1,9 @@
 """The `local` backend: attempts run one after the other in this process, for pdb, for tests, and for memory:// stores."""
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marin_exec.runners.attempt import execute, map_in_process
@@ -10,6 +14,7 @@ class LocalBackend:
     """Runs an attempt when its end is asked for; heartbeats go on meanwhile, on their own thread."""
 
     name = "local"
+    capacity = 1
 
     def __init__(self) -> None:
         self._queue: list[tuple[str, AttemptTask]] = []
@@ -27,7 +32,9 @@ class LocalBackend:
         if not self._queue:
             return []
         token, task = self._queue.pop(0)
-        return [(token, execute(task, map_in_process))]
+        # stdout is for results; what steps print belongs to the narration.
+        with contextlib.redirect_stdout(sys.stderr), _environment(task.resources.env):
+            return [(token, execute(task, map_in_process))]
 
     def cancel(self, token: str) -> None:
         self._queue = [(each, task) for each, task in self._queue if each != token]
@@ -37,3 +44,17 @@ class LocalBackend:
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name}
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

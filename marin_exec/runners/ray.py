@@ -35,6 +35,7 @@ class RayBackend:
     """
 
     name = "ray"
+    capacity = 256  # Ray queues what does not fit on the cluster; thousands at once stall it
 
     def __init__(self, address: str | None = None, num_cpus: int | None = None, by_value: Iterable[str] = ()):
         self._address = address or os.environ.get("RAY_ADDRESS")

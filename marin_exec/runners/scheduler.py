@@ -1,88 +1,33 @@
 """The scheduler: follows a plan to its end, in the driver.
 
-One loop looks at every unsettled step in turn and never blocks on one of them: a step held by another driver is polled
-while others run. The driver keeps nothing that matters; leases, results and pieces are in the store, so a driver killed
-at any point is followed by the same command run anywhere.
-
-    PENDING -> (REUSED | RUNNING -> DONE | FAILED) ; WAITING while somebody else holds the lease ; BLOCKED under a failure
+One loop that never blocks on one step: a step held by another driver is polled while others run. The driver keeps
+nothing that matters; leases, results and pieces are in the store, so a driver killed at any point is followed by the
+same command run anywhere. What goes wrong with one step ends that step; its siblings go on.
 """
 
-import dataclasses
 import os
 import socket
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
-from marin_exec.errors import InternalError, StepFailed
+from marin_exec.errors import MarinExecError
 from marin_exec.identity import resolve_config
-from marin_exec.plan import Action, OnCodeChange, Plan, PlannedStep
+from marin_exec.plan import Action, OnCodeChange, Plan
 from marin_exec.provenance import RunContext
-from marin_exec.records import DependencyRecord, Record
+from marin_exec.records import DependencyRecord, Head, Record
+from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.heartbeat import Heartbeats
+from marin_exec.runners.queue import StartQueue
+from marin_exec.runners.recording import begun_record, finished_record, first_after
+from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Backend, Failure
 from marin_exec.step import StepPath
-from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim, pieces, utc_now
-from marin_exec.store.manifest import milestone_digest
-from marin_exec.store.pieces import piece_named
+from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim, pieces
 
-
-class State(StrEnum):
-    PENDING = "pending"
-    WAITING = "waiting"
-    """For another driver's lease."""
-    RUNNING = "running"
-    DONE = "done"
-    REUSED = "reused"
-    FAILED = "failed"
-    BLOCKED = "blocked"
-    CANCELLED = "cancelled"
-
-
-SETTLED = {State.DONE, State.REUSED, State.FAILED, State.BLOCKED, State.CANCELLED}
-AVAILABLE = {State.DONE, State.REUSED}
-
-
-@dataclass
-class StepStatus:
-    """How one step of the plan stands in this run."""
-
-    planned: PlannedStep
-    state: State = State.PENDING
-    record: Record | None = None
-    note: str = ""
-    lease: Lease | None = None
-    token: str | None = None
-    attempt_path: str = ""
-    log: Any = None
-    started: float = 0.0
-    """Monotonic seconds."""
-    started_utc: str = ""
-    bound: tuple[DependencyRecord, ...] = ()
-    bound_after: tuple[DependencyRecord, ...] = ()
-    first_after: tuple[DependencyRecord, ...] = ()
-    infrastructure_failures: int = 0
-    exceptions: int = 0
-    failure: Failure | None = None
-    next_poll: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """How often the driver looks; seconds. The lease time is at least three heartbeats."""
-
-    heartbeat: float = 3.0
-    lease: float = 15.0
-    poll: float = 0.5
-
-    @classmethod
-    def from_environment(cls) -> "Timing":
-        """Reads MARIN_HEARTBEAT_SECONDS; the lease time is five of them."""
-        heartbeat = float(os.environ.get("MARIN_HEARTBEAT_SECONDS", cls.heartbeat))
-        return cls(heartbeat=heartbeat, lease=5 * heartbeat)
-
+COMMIT_TRIES = 5
+LONGEST_NOTE = 500
 
 Listener = Callable[[StepStatus], None]
 
@@ -95,7 +40,7 @@ class Scheduler:
     store: Store
     backend: Backend
     context: RunContext
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
     on_change: Listener = lambda status: None
     on_tick: Callable[[dict[str, StepStatus]], None] = lambda statuses: None
     max_concurrent: int | None = None
@@ -107,21 +52,28 @@ class Scheduler:
         """Brings about every RUN and WAIT step, or finds out why not; returns all statuses by digest."""
         self._heartbeats = Heartbeats(self.timing.heartbeat)
         self._watch = StalenessWatch(self.timing.lease, self.timing.heartbeat)
+        self._running: dict[str, StepStatus] = {}
+        self._polled: dict[str, None] = {}
+        self._next_poll = 0.0
+        self._limit = min(self.backend.capacity, self.max_concurrent or self.backend.capacity)
         for digest, planned in self.plan.steps.items():
             settled = planned.action in (Action.REUSE, Action.GONE)
             self.statuses[digest] = StepStatus(
                 planned, State.REUSED if settled else State.PENDING, planned.record if settled else None
             )
+        self._unsettled = sum(status.state not in SETTLED for status in self.statuses.values())
+        self._queue = StartQueue(self.statuses)
+        self._bindings = Bindings(self.store, self.statuses)
+        self._backend = self.backend.describe()
         self._heartbeats.start()
         try:
-            while not all(status.state in SETTLED for status in self.statuses.values()):
-                if self.cancelled:
-                    self._cancel_all("cancelled")
-                    break
+            while self._unsettled and not self.cancelled:
                 self._advance()
                 self.on_tick(self.statuses)
+            if self.cancelled:
+                self._cancel_all("cancelled")
         except BaseException as error:
-            self._cancel_all(f"driver stopped: {type(error).__name__}: {error}")
+            self._cancel_all(f"driver stopped: {type(error).__name__}: {error}".rstrip(": "))
             raise
         finally:
             self._heartbeats.stop()
@@ -130,55 +82,43 @@ class Scheduler:
     # -- one round -------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        for status in self.statuses.values():
-            if status.state in (State.PENDING, State.WAITING):
-                self._try_to_start(status)
+        if time.monotonic() >= self._next_poll:
+            self._poll_others()
+        while len(self._running) < self._limit and (digest := self._queue.pop()) is not None:
+            self._try_to_start(self.statuses[digest])
         for status, lease in self._heartbeats.lost():
             if status.state is State.RUNNING and status.lease is lease:
                 self.backend.cancel(status.token)
-                self._forget_attempt(status)
-                self._settle(status, State.PENDING, "lease lost to another driver; looking at what it does")
-        running = any(status.state is State.RUNNING for status in self.statuses.values())
-        for token, outcome in self.backend.finished(self.timing.poll if running else 0.0):
-            status = next(s for s in self.statuses.values() if s.token == token and s.state is State.RUNNING)
-            self._end(status, outcome)
-        if not running and not all(status.state in SETTLED for status in self.statuses.values()):
-            time.sleep(self.timing.poll / 5)
+                self._try_again(status, "lease lost to another driver; looking at what it does")
+        if self._running:
+            for token, outcome in self.backend.finished(self.timing.poll):
+                if token in self._running:
+                    self._end(self._running[token], outcome)
+        elif self._unsettled:
+            time.sleep(self.timing.poll / 5)  # for another driver, or a milestone
+
+    def _poll_others(self) -> None:
+        """Looks at what other processes do: holders of steps, and publishers of milestones."""
+        self._next_poll = time.monotonic() + self.timing.poll
+        for digest in list(self._polled):
+            if len(self._running) < self._limit:
+                del self._polled[digest]
+                self._try_to_start(self.statuses[digest])
+        for digest, needs in self._queue.wait_for_milestones():
+            for other, name in needs:
+                if self._bindings.milestone(other, name) is not None:
+                    self._queue.published(digest, (other, name))
 
     def _try_to_start(self, status: StepStatus) -> None:
-        planned = status.planned
-        blocked_by = [
-            other
-            for digest in (*planned.dependency_digests, *planned.after)
-            if (other := self.statuses[digest]).state in (State.FAILED, State.BLOCKED, State.CANCELLED)
-        ]
-        if blocked_by:
-            self._settle(status, State.BLOCKED, f"{blocked_by[0].planned.step.name} {blocked_by[0].state}")
-            return
-        now = time.monotonic()
-        if now < status.next_poll or not self._inputs_ready(status):
-            return
-        running = sum(each.state is State.RUNNING for each in self.statuses.values())
-        if self.max_concurrent is not None and running >= self.max_concurrent:
-            return
-        status.next_poll = now + self.timing.poll
-        self._claim_or_wait(status)
-
-    def _inputs_ready(self, status: StepStatus) -> bool:
-        for digest, ref in status.planned.references:
-            if self.statuses[digest].state in AVAILABLE:
-                continue
-            if ref.milestone is None or self._milestone(digest, ref.milestone) is None:
-                return False
-        return all(self.statuses[digest].state in AVAILABLE for digest in status.planned.after)
-
-    def _milestone(self, digest: str, name: str) -> str | None:
-        """Returns the path, relative to the prefix, of a milestone that a step now being run has published."""
-        versioned = self.store.head(digest)
-        if versioned is None:
-            return None
-        piece = piece_named(self.store, digest, versioned.data.chain, "milestone", name)
-        return f"{piece.attempt_path}/{name}" if piece else None
+        """Settles, starts or postpones a step whose inputs are there; whatever goes wrong is the end of that step."""
+        try:
+            self._claim_or_wait(status)
+        except Exception as error:
+            known = isinstance(error, (MarinExecError, OSError))
+            text = "" if known else traceback.format_exc()
+            reason = f"{error}" if isinstance(error, MarinExecError) else f"{type(error).__name__}: {error}"
+            status.exceptions = status.planned.step.retry.exceptions  # it would only happen again
+            self._end_failed(status, Failure(reason=reason, infrastructure=False, traceback=text))
 
     # -- taking a step ---------------------------------------------------------------------------------------------
 
@@ -186,151 +126,99 @@ class Scheduler:
         planned = status.planned
         versioned = self.store.head(planned.digest)
         head = versioned.data if versioned else None
-        bound = self._bind(status)
+        bound = self._bindings.of_config(status)
         if head is not None and head.current is not None and head.state != "held":
-            record = self.store.record(planned.digest, head.current)
-            if self._still_good(status, record, bound):
+            record = self.store.readable_record(planned.digest, head.current)
+            if record is not None and self._still_good(status, record, bound):
                 status.record = record
                 self._settle(status, State.REUSED, f"made by run {record.run_id}")
                 return
-        if head is not None and head.state == "held":
-            if not self._watch.is_stale(planned.digest, head):
-                note = f"held by {head.host} (pid {head.pid}, attempt {head.attempt})"
-                if status.state is not State.WAITING:
-                    self._settle(status, State.WAITING, note)
-                return
-        lease = claim(
-            self.store,
-            planned.digest,
-            versioned,
-            new_chain=self._new_chain(status, head),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-        )
-        if lease is not None:
+        if head is not None and head.state == "held" and not self._watch.is_stale(planned.digest, head):
+            self._polled[planned.digest] = None
+            if status.state is not State.WAITING:
+                self._settle(status, State.WAITING, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
+            return
+        new_chain = self._new_chain(status, head)
+        lease = claim(self.store, planned.digest, versioned, new_chain, socket.gethostname(), os.getpid())
+        if lease is None:  # somebody was faster
+            self._polled[planned.digest] = None
+        else:
             self._start(status, lease, bound)
 
     def _still_good(self, status: StepStatus, record: Record, bound: tuple[DependencyRecord, ...]) -> bool:
         """Whether a record found when the step's turn came serves: made from the same inputs, its data there."""
         planned = status.planned
-        if planned.forced and record.run_id != self.context.run_id:
-            same_as_planned = planned.record is not None and record.attempt == planned.record.attempt
-            if same_as_planned or planned.record is None:
-                return False
+        if planned.forced and record.attempt <= planned.last_attempt:
+            return False  # it was made, or being made, when this run was asked to make it again
         if self.plan.options.on_code_change is OnCodeChange.RERUN and record.source["digest"] != planned.source.digest:
             return False
         made_from = {(each.digest, each.milestone): each.output_digest for each in record.dependencies}
         now = {(each.digest, each.milestone): each.output_digest for each in bound}
         return made_from == now and not self.store.missing_files(record)
 
-    def _new_chain(self, status: StepStatus, head: Any) -> bool:
-        """Whether earlier attempts' pieces must not be taken up: a forced run, or pieces that other code made."""
-        if status.planned.forced and status.infrastructure_failures == 0 and status.exceptions == 0:
+    def _new_chain(self, status: StepStatus, head: Head | None) -> bool:
+        """Whether earlier attempts' pieces must not be taken up: a forced run, other code, inputs or damaged files."""
+        planned = status.planned
+        if planned.forced and status.attempts == 0:
             return True
-        if head is None or self.plan.options.on_code_change is OnCodeChange.REUSE:
+        if head is None:
             return False
         made = [
-            *pieces(self.store, status.planned.digest, head.chain, "shard").values(),
-            *pieces(self.store, status.planned.digest, head.chain, "milestone").values(),
+            *pieces(self.store, planned.digest, head.chain, "shard").values(),
+            *pieces(self.store, planned.digest, head.chain, "milestone").values(),
         ]
-        return any(piece.source_digest != status.planned.source.digest for piece in made)
-
-    def _bind(self, status: StepStatus) -> tuple[DependencyRecord, ...]:
-        """Returns what each dependency holds now: fixed in the record when the lease is taken."""
-        bound: dict[tuple[str, str | None], DependencyRecord] = {}
-        for digest, ref in status.planned.references:
-            key = (digest, ref.milestone)
-            sub_paths = (bound[key].sub_paths if key in bound else ()) + ((ref.sub_path,) if ref.sub_path else ())
-            bound[key] = self._dependency_record(digest, ref.milestone, sub_paths)
-        return tuple(bound.values())
-
-    def _dependency_record(self, digest: str, milestone: str | None, sub_paths: tuple[str, ...]) -> DependencyRecord:
-        upstream = self.statuses[digest]
-        record = upstream.record
-        if record is not None:
-            path, output_digest, run_id = record.output_path, record.output_digest, record.run_id
-            if milestone is not None:
-                output_digest = milestone_digest(self.store, digest, record.chain, milestone)
-        else:
-            head = self.store.head(digest)
-            assert head is not None and milestone is not None
-            path = self._milestone(digest, milestone).removesuffix(f"/{milestone}")
-            output_digest = milestone_digest(self.store, digest, head.data.chain, milestone)
-            run_id = self.context.run_id
-        if output_digest is None:
-            raise StepFailed(
-                f"step {upstream.planned.step.name}: is done, but never published the milestone {milestone!r} that another "
-                f"step depends on; it published {list(record.milestones) if record else []}"
-            )
-        return DependencyRecord(
-            name=upstream.planned.step.name,
-            kind=upstream.planned.step.kind.name,
-            digest=digest,
-            sub_paths=tuple(dict.fromkeys(sub_paths)),
-            milestone=milestone,
-            path=path,
-            output_digest=output_digest,
-            run_id=run_id,
-        )
+        if any(self.store.missing_piece_files(piece) for piece in made):
+            return True
+        other_code = any(piece.source_digest != planned.source.digest for piece in made)
+        return other_code and self.plan.options.on_code_change is not OnCodeChange.REUSE
 
     def _start(self, status: StepStatus, lease: Lease, bound: tuple[DependencyRecord, ...]) -> None:
         planned = status.planned
         status.lease = lease
-        status.bound = bound
-        status.bound_after = tuple(self._dependency_record(digest, None, ()) for digest in planned.after)
-        status.started, status.started_utc = time.monotonic(), utc_now()
+        status.attempts, status.last_attempt = status.attempts + 1, lease.attempt
+        status.started = time.monotonic()
         self._heartbeats.add(status)
+        after = self._bindings.of_after(status)
         attempt_path = self.store.make_attempt_directory(planned.step.name, planned.digest, lease.attempt)
-        status.log = self.store.attempt_log(planned.digest, lease.attempt)
-        status.log.event(
-            "started",
-            name=planned.step.name,
-            run_id=self.context.run_id,
-            chain=lease.chain,
-            attempt_path=attempt_path,
-            source_digest=planned.source.digest,
-            dependencies=[each.to_json() for each in bound],
-            after=[each.to_json() for each in status.bound_after],
-            reason=planned.reason,
+        record = begun_record(
+            status,
+            lease,
+            attempt_path,
+            self.context,
+            self._backend,
+            bound,
+            after,
+            first_after(self.store, planned.digest, lease, after),
         )
-        status.first_after = self._first_after(planned.digest, lease, status.bound_after)
-        paths = {(each.digest, each.milestone): self.store.url(each.path) for each in bound}
+        status.started_record = record
+        status.log = self.store.attempt_log(planned.digest, lease.attempt)
+        status.log.event("started", run_id=record.run_id, reason=planned.reason, record=record.to_json())
+        status.token = self.backend.submit(self._task(status, record))
+        self._running[status.token] = status
+        self._settle(status, State.RUNNING, planned.reason)
+
+    def _task(self, status: StepStatus, record: Record) -> AttemptTask:
+        planned = status.planned
+        paths = {(each.digest, each.milestone): self.store.url(each.path) for each in record.dependencies}
         digest_of = {id(ref.step): digest for digest, ref in planned.references}
 
         def path_of(ref: StepPath) -> str:
             base = paths[digest_of[id(ref.step)], ref.milestone]
             return f"{base}/{ref.sub_path}" if ref.sub_path else base
 
-        status.token = self.backend.submit(
-            AttemptTask(
-                store=self.store,
-                step_name=planned.step.name,
-                kind_name=planned.step.kind.name,
-                digest=planned.digest,
-                attempt=lease.attempt,
-                chain=lease.chain,
-                attempt_path=attempt_path,
-                fn=planned.step.fn,
-                config=resolve_config(planned.step.config, path_of),
-                content_digest=planned.step.kind.content_digest,
-                source_digest=planned.source.digest,
-                resources=planned.step.resources,
-            )
-        )
-        self._settle(status, State.RUNNING, planned.reason)
-        status.attempt_path = attempt_path
-
-    def _first_after(
-        self, digest: str, lease: Lease, mine: tuple[DependencyRecord, ...]
-    ) -> tuple[DependencyRecord, ...]:
-        """Returns what the chain's first attempt had waited for: a resumed run does not forget what it knew at its start."""
-        if lease.chain == lease.attempt:
-            return mine
-        for event in self.store.events(digest, lease.chain):
-            if event["type"] == "started":
-                return tuple(DependencyRecord.from_json(each) for each in event["after"])
-        raise InternalError(
-            f"step {digest[:16]}: attempt {lease.chain} left no 'started' event, yet attempt {lease.attempt} follows it"
+        return AttemptTask(
+            store=self.store,
+            step_name=planned.step.name,
+            kind_name=planned.step.kind.name,
+            digest=planned.digest,
+            attempt=record.attempt,
+            chain=record.chain,
+            attempt_path=record.output_path,
+            fn=planned.step.fn,
+            config=resolve_config(planned.step.config, path_of),
+            content_digest=planned.step.kind.content_digest,
+            source_digest=planned.source.digest,
+            resources=planned.step.resources,
         )
 
     # -- the end of an attempt -------------------------------------------------------------------------------------
@@ -339,22 +227,34 @@ class Scheduler:
         if isinstance(outcome, Failure):
             self._end_failed(status, outcome)
             return
-        record = self._make_record(status, outcome)
+        record = finished_record(status, outcome)
         self._heartbeats.remove(status)  # a renewal after the commit would look like a lost lease
         try:
-            status.lease.commit(record)
+            self._commit(status.lease, record)
         except LeaseLost as error:
-            self._forget_attempt(status)
-            self._settle(status, State.PENDING, f"lease lost before the commit: {error}")
+            self._try_again(status, f"lease lost before the commit: {error}")
             return
-        status.log.event("done", output_digest=record.output_digest, seconds=record.seconds)
+        except OSError as error:
+            reason = f"{type(error).__name__}: {error}; the output could not be committed in {COMMIT_TRIES} tries"
+            self._end_failed(status, Failure(reason=reason, infrastructure=True))
+            return
         self._forget_attempt(status)
         status.record = record
         self._settle(status, State.DONE, f"{record.seconds:.1f} s")
 
+    def _commit(self, lease: Lease, record: Record) -> None:
+        """Commits, and tries again what may pass: the work of the whole attempt hangs on it."""
+        for left in reversed(range(COMMIT_TRIES)):
+            try:
+                lease.commit(record)
+                return
+            except OSError:
+                if not left:
+                    raise
+                time.sleep(self.timing.poll)
+
     def _end_failed(self, status: StepStatus, failure: Failure) -> None:
         status.failure = failure
-        self._heartbeats.remove(status)
         retry = status.planned.step.retry
         if failure.infrastructure:
             status.infrastructure_failures += 1
@@ -362,7 +262,9 @@ class Scheduler:
         else:
             status.exceptions += 1
             again = status.exceptions <= retry.exceptions
-        status.log.event(
+        kept = self._give_back(
+            status,
+            f"failed: {failure.reason}",
             "ended",
             reason=failure.reason,
             infrastructure=failure.infrastructure,
@@ -370,71 +272,78 @@ class Scheduler:
             traceback=failure.traceback,
             output_tail=failure.output_tail,
         )
-        try:
-            status.lease.release(f"failed: {failure.reason}"[:500])
-        except LeaseLost:
-            status.note = "lease lost meanwhile"
-        self._forget_attempt(status)
-        self._settle(status, State.PENDING if again else State.FAILED, failure.reason)
+        if again or not kept:
+            self._try_again(status, failure.reason if kept else "lease lost to another driver")
+        else:
+            self._forget_attempt(status)
+            self._settle(status, State.FAILED, failure.reason)
 
-    def _make_record(self, status: StepStatus, output: AttemptOutput) -> Record:
-        planned, lease = status.planned, status.lease
-        resources = dataclasses.asdict(planned.step.resources)
-        return Record(
-            digest=planned.digest,
-            name=planned.step.name,
-            kind=planned.step.kind.name,
-            kind_version=planned.step.kind.version,
-            identity=planned.identity,
-            attempt=lease.attempt,
-            chain=lease.chain,
-            run_id=self.context.run_id,
-            output_path=status.attempt_path,
-            files=output.files,
-            output_digest=output.output_digest,
-            result=output.result,
-            result_type=output.result_type,
-            measured=output.measured,
-            dependencies=status.bound,
-            after=status.bound_after,
-            first_after=status.first_after,
-            see=tuple((each.name, "") for each in planned.step.see),
-            started=status.started_utc,
-            finished=utc_now(),
-            seconds=round(time.monotonic() - status.started, 3),
-            resources={
-                **resources,
-                "step_seconds": round(output.seconds, 3),
-                "peak_memory_bytes": output.peak_memory_bytes,
-                "host": output.host,
-            },
-            source={"digest": planned.source.digest, "functions": planned.source.functions},
-            provenance={**self.context.provenance, "backend": self.backend.describe()},
-            pieces={"made": output.pieces_made, "taken_up": output.pieces_taken_up},
-            milestones=output.milestones,
-        )
+    def _give_back(self, status: StepStatus, note: str, event: str, **fields: object) -> bool:
+        """Notes why an attempt ended and releases its lease; False if another driver has the lease."""
+        self._heartbeats.remove(status)
+        if status.lease is None:
+            return True
+        try:
+            if status.log is not None:
+                status.log.event(event, **fields)
+            status.lease.release(note[:LONGEST_NOTE])
+        except LeaseLost:
+            return False
+        except OSError as error:  # the lease goes stale by itself, and whoever wants the step waits that long
+            status.note = f"the lease could not be given back: {error}"
+        return True
+
+    def _try_again(self, status: StepStatus, note: str) -> None:
+        self._forget_attempt(status)
+        self._queue.put_back(status.planned.digest)
+        self._settle(status, State.PENDING, note)
 
     def _forget_attempt(self, status: StepStatus) -> None:
         self._heartbeats.remove(status)
+        if status.token is not None:
+            self._running.pop(status.token, None)
         status.lease, status.token = None, None
         if status.log is not None:
             status.log.close()
             status.log = None
 
     def _cancel_all(self, why: str) -> None:
+        for status in list(self._running.values()):
+            self.backend.cancel(status.token)
+            self._give_back(status, why, "cancelled", reason=why)
+            self._forget_attempt(status)
         for status in self.statuses.values():
-            if status.state is State.RUNNING:
-                self._heartbeats.remove(status)
-                self.backend.cancel(status.token)
-                status.log.event("cancelled", reason=why)
-                try:
-                    status.lease.release(why)
-                except LeaseLost:
-                    status.note = "lease lost meanwhile"
-                self._forget_attempt(status)
             if status.state not in SETTLED:
-                self._settle(status, State.CANCELLED, why)
+                if status.lease is not None:  # stopped between the claim and the start
+                    self._give_back(status, why, "cancelled", reason=why)
+                    self._forget_attempt(status)
+                status.state, status.note = State.CANCELLED, why
+                self.on_change(status)
 
     def _settle(self, status: StepStatus, state: State, note: str) -> None:
         status.state, status.note = state, note
+        self._unsettled -= state in SETTLED
         self.on_change(status)
+        if state in (State.DONE, State.REUSED):
+            self._queue.became_available(status.planned.digest)
+        elif state is State.FAILED:
+            self._block_dependants(status)
+
+    def _block_dependants(self, failed: StepStatus) -> None:
+        """Blocks what waits for a step that failed, however far down; milestones that it published stand, and serve."""
+        stack = [failed]
+        while stack:
+            above = stack.pop()
+            digest = above.planned.digest
+            lacking = [
+                child
+                for child, milestones in self._queue.need_milestones(digest)
+                if any(self._bindings.milestone(digest, each) is None for each in milestones)
+            ]
+            for child in dict.fromkeys([*self._queue.need_whole(digest), *lacking]):
+                status = self.statuses[child]
+                if status.state is State.PENDING:
+                    status.state, status.note = State.BLOCKED, f"{above.planned.step.name} {above.state}"
+                    self._unsettled -= 1
+                    self.on_change(status)
+                    stack.append(status)

@@ -64,6 +64,8 @@ class Backend(Protocol):
     """Carries attempts to where they run. All methods are called from the scheduler's one thread."""
 
     name: str
+    capacity: int
+    """How many attempts may be submitted at a time; more would only hold leases while they queue."""
 
     def start(self) -> None:
         """Gets ready to run attempts; called once, and only if something has to run."""

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marin_exec.errors import StoreError
 from marin_exec.records import Head, Record
@@ -21,6 +21,9 @@ from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, Versio
 from marin_exec.store.local import LocalFiles
 from marin_exec.store.memory import MemoryFiles
 from marin_exec.store.prefix import canonical_prefix, relative_path
+
+if TYPE_CHECKING:
+    from marin_exec.store.pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,24 @@ class Store:
             found = self.files.read(path)
         return Record.from_bytes(found.data, self.url(path)) if found is not None else None
 
+    def readable_record(self, digest: str, attempt: int) -> Record | None:
+        """Returns the record of one attempt, or None if it is missing or damaged: for those who can do without."""
+        try:
+            return self.record_or_none(digest, attempt)
+        except StoreError:
+            return None
+
+    def begun_record(self, digest: str, attempt: int) -> Record | None:
+        """Returns what an attempt's log says of it since it began: a record without files, or None if it says nothing.
+
+        This is all there is of an attempt that still runs, or died.
+        """
+        for segment in self._segments(digest, attempt):
+            for event in self._segment_events(digest, attempt, segment):
+                if event["type"] == "started" and "record" in event:
+                    return Record.from_json(event["record"], self.url(layout.log(digest, attempt, segment)))
+        return None
+
     def current(self, digest: str) -> Record | None:
         """Returns the record of the attempt that is a step's result, or None if it was never done.
 
@@ -176,8 +197,15 @@ class Store:
     def digests_named(self, name: str) -> list[str]:
         """Returns the first 16 digits of the digest of each step of that name that has begun to write, sorted."""
         parent, base = posixpath.split(name)
-        found = map(layout.parse_output_name, self._data_names(parent))
-        return sorted({parsed[1] for parsed in found if parsed and parsed[0] == base})
+        return self.outputs_in(parent).get(base, [])
+
+    def outputs_in(self, folder: str) -> dict[str, list[str]]:
+        """Returns, for each last part of a name, the first 16 digits of the digests of the outputs in a folder, sorted."""
+        found: dict[str, list[str]] = {}
+        for parsed in map(layout.parse_output_name, sorted(self._data_names(folder))):
+            if parsed is not None:
+                found.setdefault(parsed[0], []).append(parsed[1])
+        return found
 
     def full_digest(self, digest16: str) -> str:
         """Returns the whole digest of a step, given its beginning.
@@ -202,6 +230,12 @@ class Store:
         from marin_exec.store.manifest import differing_files
 
         return differing_files(self, record.output_path, record.files)
+
+    def missing_piece_files(self, piece: "Piece") -> list[tuple[str, str]]:
+        """The same for a shard or milestone that was committed on its own."""
+        from marin_exec.store.manifest import differing_files
+
+        return differing_files(self, piece.attempt_path, piece.files)
 
     def verify(self, record: Record) -> list[tuple[str, str]]:
         """Like `missing_files`, and reads every file to compare its checksum."""
@@ -232,15 +266,18 @@ class Store:
 
     def events(self, digest: str, attempt: int) -> list[dict[str, Any]]:
         """Returns what an attempt logged, by segment and then in order of writing; a torn last line is left out."""
-        directory = layout.attempts_directory(digest)
-        logs = sorted(found for found in map(layout.parse_log, self._names(directory)) if found and found[0] == attempt)
-        events: list[dict[str, Any]] = []
-        for _, segment in logs:
-            path = layout.log(digest, attempt, segment)
-            with self._reading(path):
-                found = self.files.read(path)
-            events += read_events(found.data if found else b"", self.url(path))
-        return events
+        segments = self._segments(digest, attempt)
+        return [event for segment in segments for event in self._segment_events(digest, attempt, segment)]
+
+    def _segments(self, digest: str, attempt: int) -> list[int]:
+        found = map(layout.parse_log, self._names(layout.attempts_directory(digest)))
+        return sorted(each[1] for each in found if each and each[0] == attempt)
+
+    def _segment_events(self, digest: str, attempt: int, segment: int) -> list[dict[str, Any]]:
+        path = layout.log(digest, attempt, segment)
+        with self._reading(path):
+            found = self.files.read(path)
+        return read_events(found.data if found else b"", self.url(path))
 
     def attempts(self, digest: str) -> list[int]:
         """Returns the numbers of the attempts that logged or recorded something."""

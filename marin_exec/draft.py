@@ -1,0 +1,191 @@
+"""The working state of `make_plan`: judges each step by what the store holds, then settles what is needed of them."""
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+
+from marin_exec.errors import ConfigError, StoreError
+from marin_exec.explain import Explainer
+from marin_exec.identity import Identity
+from marin_exec.planned import Action, OnCodeChange, PlannedStep, PlanOptions
+from marin_exec.records import Head, Record
+from marin_exec.source import changed_functions, source_of
+from marin_exec.step import Step, StepPath
+from marin_exec.store import Store
+from marin_exec.store.manifest import output_digest
+from marin_exec.store.pieces import Piece, piece_named
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the store holds of one step."""
+
+    head: Head | None = None
+    record: Record | None = None
+    problem: str = ""
+    """Why there is no record though the step was done."""
+
+
+def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
+    """Returns what the store holds of each step. A damaged record is a miss with that reason; a damaged head an error."""
+    known = store.known_digests()  # one listing; steps that never ran cost nothing more
+    return {digest: _read_one(store, digest) if digest in known else Found() for digest in digests}
+
+
+def _read_one(store: Store, digest: str) -> Found:
+    versioned = store.head(digest)
+    head = versioned.data if versioned else None
+    if head is None or head.current is None:
+        return Found(head)
+    try:
+        return Found(head, store.record(digest, head.current))
+    except StoreError as error:
+        return Found(head, problem=str(error))
+
+
+class Draft:
+    """See `marin_exec.plan.make_plan`, which calls `judge` upwards from the sources and then `choose`."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: PlanOptions,
+        identities: dict[int, Identity],
+        references: dict[int, list[StepPath]],
+        found: dict[str, Found],
+    ):
+        self._store = store
+        self._options = options
+        self._identities = identities
+        self._references = references
+        self._found = found
+        self._source_of = cache(source_of)
+        self.steps: dict[str, PlannedStep] = {}
+        self._explainer = Explainer(store, {digest: each.record for digest, each in found.items()})
+
+    def judge(self, step: Step, names: tuple[str, ...]) -> None:
+        """First pass: notes whether the step's current record is valid, as action REUSE or RUN with the reason."""
+        identity = self._identities[id(step)]
+        if identity.digest in self.steps:
+            return  # the same work, written twice in the experiment
+        found = self._found[identity.digest]
+        record = found.record
+        source = self._source_of(step.fn)
+        changed = tuple(changed_functions(record.source["functions"], source.functions)) if record else ()
+        self._explainer.note(step.name, identity.digest, identity.tree, source.functions)
+        draft = PlannedStep(
+            step=step,
+            digest=identity.digest,
+            names=names,
+            identity=identity.tree,
+            references=tuple((self._identities[id(ref.step)].digest, ref) for ref in self._references[id(step)]),
+            after=tuple(self._identities[id(each)].digest for each in step.after),
+            see=tuple((each.name, self._identities[id(each)].digest) for each in step.see),
+            action=Action.RUN,
+            reason="",
+            causes=(),
+            record=record,
+            last_attempt=found.head.attempt if found.head else 0,
+            source=source,
+            code_changed=changed,
+            forced=any(name in self._options.force for name in names),
+        )
+        if changed and self._options.on_code_change is OnCodeChange.REFUSE:
+            raise ConfigError(
+                f"step {step.name}: the code that made its output differs in {', '.join(changed)}, and "
+                f"--on-code-change is 'refuse'. Take 'say' to reuse the output, or 'rerun' to make it again"
+            )
+        reason, causes = self._invalid_because(draft, found)
+        action = Action.RUN if reason else Action.REUSE
+        if record is not None and action is Action.REUSE:
+            reason = f"made by run {record.run_id}"
+            if changed:
+                reason += f"; code changed in {', '.join(changed)} (reused)"
+        self.steps[identity.digest] = dataclasses.replace(draft, action=action, reason=reason, causes=causes)
+
+    def _invalid_because(self, draft: PlannedStep, found: Found) -> tuple[str, tuple[str, ...]]:
+        """Returns why a step's current record does not serve, and the root causes; "" if it does."""
+        name = draft.step.name
+        if draft.forced:
+            return "forced", (f"{name}: forced",)
+        if found.problem:
+            return found.problem, (f"{name}: {found.problem}",)
+        if draft.record is None:
+            return self._explainer.never_run(name, draft.step.kind.name, draft.digest, draft.identity)
+        if draft.code_changed and self._options.on_code_change is OnCodeChange.RERUN:
+            what = f"code changed in {', '.join(draft.code_changed)}"
+            return what, (f"{name}: {what}",)
+        for digest in draft.dependency_digests:
+            upstream = self.steps[digest]
+            if upstream.record is not None and upstream.action is Action.RUN:
+                reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
+                return reason, upstream.causes
+        return self._stale_because(draft.record)
+
+    def _stale_because(self, record: Record) -> tuple[str, tuple[str, ...]]:
+        for bound in record.dependencies:
+            now = self._produced(bound.digest, bound.milestone)
+            if now is not None and now != bound.output_digest:
+                upstream = self.steps[bound.digest]
+                what = f"upstream {upstream.step.name} now holds other content"
+                by = f"{upstream.step.name}: output replaced"
+                if upstream.record is not None:
+                    by += f" by run {upstream.record.run_id}"
+                return f"{what} ({bound.output_digest[:16]} -> {now[:16]}) than this was made from", (by,)
+        return "", ()
+
+    def _produced(self, digest: str, milestone: str | None) -> str | None:
+        """Returns the output digest of a step's current record, or of a milestone of it; None if it has none now."""
+        if milestone is not None:
+            piece = self._milestone(digest, milestone)
+            return output_digest(piece.files, piece.result) if piece is not None else None
+        record = self._found[digest].record
+        return record.output_digest if record else None
+
+    def _milestone(self, digest: str, name: str) -> Piece | None:
+        """Returns a milestone of a step's current record, or of its last attempts if it was never done."""
+        found = self._found[digest]
+        if found.head is None:
+            return None
+        chain = found.record.chain if found.record else found.head.chain
+        return piece_named(self._store, digest, chain, "milestone", name)
+
+    def choose(self, targets: Collection[str]) -> None:
+        """Second pass, backwards: settles the action of each step by whether it is wanted."""
+        wanted = {*targets, *(digest for digest, each in self.steps.items() if each.forced)}
+        for digest in reversed(self.steps):
+            draft = self.steps[digest]
+            if draft.action is Action.REUSE:
+                draft = self._data_gone(draft, digest in wanted)
+            elif digest not in wanted:
+                draft = dataclasses.replace(draft, action=Action.GONE, reason=f"not needed ({draft.reason})", causes=())
+            head = self._found[digest].head
+            if draft.action is Action.RUN and head is not None and head.state == "held" and not draft.forced:
+                why = f"held by {head.host} (pid {head.pid}, attempt {head.attempt}); reuse its output, or take over if it died"
+                draft = dataclasses.replace(draft, action=Action.WAIT, reason=why)
+            if draft.action in (Action.RUN, Action.WAIT):
+                wanted.update(other for other, ref in draft.references if not self._serves_alone(other, ref))
+                wanted.update(draft.after)
+            self.steps[digest] = draft
+
+    def _data_gone(self, draft: PlannedStep, wanted: bool) -> PlannedStep:
+        assert draft.record is not None
+        missing = self._store.missing_files(draft.record)
+        if not missing:
+            return draft
+        path, why = missing[0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        what = f"data gone or damaged: {path} ({why}){more}"
+        action, causes = (Action.RUN, (f"{draft.step.name}: {what}",)) if wanted else (Action.GONE, ())
+        return dataclasses.replace(draft, action=action, reason=what, causes=causes)
+
+    def _serves_alone(self, digest: str, ref: StepPath) -> bool:
+        """Whether a milestone is there already, of a step that was never done: the step itself is not needed for it."""
+        upstream = self.steps[digest]
+        if ref.milestone is None or upstream.record is not None or upstream.forced:
+            return False
+        piece = self._milestone(digest, ref.milestone)
+        if piece is None or self._store.missing_piece_files(piece):
+            return False
+        return piece.source_digest == upstream.source.digest or self._options.on_code_change is not OnCodeChange.RERUN

@@ -1,0 +1,93 @@
+"""The values that a plan is made of."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from marin_exec.records import Record
+from marin_exec.source import SourceInfo
+from marin_exec.step import Step, StepPath
+
+
+class Action(StrEnum):
+    RUN = "RUN"
+    REUSE = "REUSE"
+    WAIT = "WAIT"
+    """Another driver holds the lease: wait for it and reuse what it makes, or take over if it died."""
+    GONE = "GONE"
+    """Made once, or not at all; its data is not there, and nothing that is to run needs it."""
+
+
+class OnCodeChange(StrEnum):
+    """What to do with a step whose code differs from the code that made its output."""
+
+    SAY = "say"
+    """Reuse finished outputs and say so; a half-done step starts afresh."""
+    REUSE = "reuse"
+    """As SAY, and a half-done step goes on with the shards and milestones that the other code made."""
+    RERUN = "rerun"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    only: tuple[str, ...] = ()
+    """Names of steps to bring about, with what they need; by default the experiment's last steps."""
+    force: tuple[str, ...] = ()
+    """Names of steps to run even if they are done; they start afresh."""
+    on_code_change: OnCodeChange = OnCodeChange.SAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    """What a run would do with one step."""
+
+    step: Step
+    digest: str
+    names: tuple[str, ...]
+    """All names that the experiment gives to this work; the first is `step`'s."""
+    identity: dict[str, Any]
+    """The digested tree, as kept in the record."""
+    references: tuple[tuple[str, StepPath], ...]
+    """(digest of the step, reference) for each place in the config that refers to a step."""
+    after: tuple[str, ...]
+    """Digests of the steps in `after=`."""
+    see: tuple[tuple[str, str], ...]
+    """Name and digest of the steps in `see=`."""
+    action: Action
+    reason: str
+    causes: tuple[str, ...]
+    """Root causes of a RUN, each as "step: field old -> new"."""
+    record: Record | None
+    """The current record, if the step was ever done."""
+    last_attempt: int
+    """The number of the last attempt that anybody had begun when the plan was made; 0 if none."""
+    source: SourceInfo
+    code_changed: tuple[str, ...]
+    """Functions that differ from those that made the current output."""
+    forced: bool
+
+    @property
+    def dependency_digests(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(digest for digest, _ in self.references))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Every step reachable from the targets, dependencies first, by digest."""
+
+    steps: dict[str, PlannedStep]
+    targets: tuple[str, ...]
+    options: PlanOptions
+
+    def with_action(self, *actions: Action) -> list[PlannedStep]:
+        return [each for each in self.steps.values() if each.action in actions]
+
+    @property
+    def to_run(self) -> list[PlannedStep]:
+        """Steps that this plan runs or waits for; empty means that nothing has to be started."""
+        return self.with_action(Action.RUN, Action.WAIT)
+
+    def named(self, name: str) -> PlannedStep | None:
+        """Returns the step of that name, or None if the plan has none."""
+        return next((each for each in self.steps.values() if name in each.names), None)

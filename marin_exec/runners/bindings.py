@@ -1,0 +1,83 @@
+"""What a step's dependencies hold at the moment when it starts: fixed in its record, and what it is given to read."""
+
+from marin_exec.errors import StepFailed
+from marin_exec.records import DependencyRecord
+from marin_exec.runners.state import State, StepStatus
+from marin_exec.store import Piece, Store
+from marin_exec.store.manifest import output_digest
+from marin_exec.store.pieces import piece_named
+
+
+class Bindings:
+    """Looks up outputs and milestones of a run's steps."""
+
+    def __init__(self, store: Store, statuses: dict[str, StepStatus]):
+        self._store = store
+        self._statuses = statuses
+
+    def of_config(self, status: StepStatus) -> tuple[DependencyRecord, ...]:
+        """Returns what each dependency in a step's config holds now.
+
+        Raises:
+            StepFailed: a dependency is done and never published the milestone that is needed of it.
+        """
+        bound: dict[tuple[str, str | None], DependencyRecord] = {}
+        for digest, ref in status.planned.references:
+            key = (digest, ref.milestone)
+            sub_paths = (bound[key].sub_paths if key in bound else ()) + ((ref.sub_path,) if ref.sub_path else ())
+            bound[key] = self._bind(digest, ref.milestone, tuple(dict.fromkeys(sub_paths)))
+        return tuple(bound.values())
+
+    def of_after(self, status: StepStatus) -> tuple[DependencyRecord, ...]:
+        """Returns what the steps hold that a step had to wait for."""
+        return tuple(self._bind(digest, None, ()) for digest in status.planned.after)
+
+    def milestone(self, digest: str, name: str) -> Piece | None:
+        """Returns a milestone that counts in this run, or None while there is none.
+
+        A step that is yet to start has none: a forced or changed one will publish its own.
+        """
+        chain = self._chain(digest)
+        return piece_named(self._store, digest, chain, "milestone", name) if chain is not None else None
+
+    def _chain(self, digest: str) -> int | None:
+        status = self._statuses[digest]
+        if status.record is not None:
+            return status.record.chain
+        if status.lease is not None:
+            return status.lease.chain
+        never_started = status.attempts == 0 and (status.planned.forced or status.state is State.PENDING)
+        head = None if never_started else self._store.head(digest)
+        return head.data.chain if head is not None else None
+
+    def _bind(self, digest: str, milestone: str | None, sub_paths: tuple[str, ...]) -> DependencyRecord:
+        upstream = self._statuses[digest]
+        record, name = upstream.record, upstream.planned.step.name
+        if milestone is not None:
+            piece = self.milestone(digest, milestone)
+            if piece is None:
+                published = list(record.milestones) if record else []
+                raise StepFailed(
+                    f"step {name}: is done, but never published the milestone {milestone!r} that another step depends on; "
+                    f"it published {published or 'none'}. Depend on one of those, or publish it"
+                )
+            path, content = piece.attempt_path, output_digest(piece.files, piece.result)
+            run_id = record.run_id if record else self._run_of(digest, piece.attempt)
+        else:
+            assert record is not None, f"step {name} is bound before it is there"
+            path, content, run_id = record.output_path, record.output_digest, record.run_id
+        return DependencyRecord(
+            name=name,
+            kind=upstream.planned.step.kind.name,
+            digest=digest,
+            sub_paths=sub_paths,
+            milestone=milestone,
+            path=record.output_path if record else path,
+            output_digest=content,
+            run_id=run_id,
+        )
+
+    def _run_of(self, digest: str, attempt: int) -> str:
+        """Returns the run that made an attempt, from the attempt's log; "" if its driver died before it said so."""
+        begun = self._store.begun_record(digest, attempt)
+        return begun.run_id if begun else ""

@@ -1,0 +1,88 @@
+"""The record of an attempt: begun when the attempt starts, completed when it ends."""
+
+import dataclasses
+import time
+
+from marin_exec.provenance import RunContext
+from marin_exec.records import DependencyRecord, Record
+from marin_exec.runners.state import StepStatus
+from marin_exec.runners.task import AttemptOutput
+from marin_exec.store import Lease, Store, utc_now
+
+
+def begun_record(
+    status: StepStatus,
+    lease: Lease,
+    attempt_path: str,
+    context: RunContext,
+    backend: dict[str, object],
+    bound: tuple[DependencyRecord, ...],
+    after: tuple[DependencyRecord, ...],
+    first_after: tuple[DependencyRecord, ...],
+) -> Record:
+    """Returns all that can be said of an attempt at its start; without files, and with "" for output digest and end.
+
+    It goes into the attempt's log, so that a milestone has a lineage long before its step is done.
+    """
+    planned = status.planned
+    return Record(
+        digest=planned.digest,
+        name=planned.step.name,
+        kind=planned.step.kind.name,
+        kind_version=planned.step.kind.version,
+        identity=planned.identity,
+        attempt=lease.attempt,
+        chain=lease.chain,
+        run_id=context.run_id,
+        output_path=attempt_path,
+        files=(),
+        output_digest="",
+        dependencies=bound,
+        after=after,
+        first_after=first_after,
+        see=planned.see,
+        started=utc_now(),
+        finished="",
+        seconds=0.0,
+        resources=dataclasses.asdict(planned.step.resources),
+        source={"digest": planned.source.digest, "functions": planned.source.functions},
+        provenance={**context.provenance, "backend": backend},
+    )
+
+
+def finished_record(status: StepStatus, output: AttemptOutput) -> Record:
+    """Returns the record of an attempt that ended well."""
+    begun = status.started_record
+    assert begun is not None
+    return dataclasses.replace(
+        begun,
+        files=output.files,
+        output_digest=output.output_digest,
+        result=output.result,
+        result_type=output.result_type,
+        measured=output.measured,
+        finished=utc_now(),
+        seconds=round(time.monotonic() - status.started, 3),
+        resources={
+            **begun.resources,
+            "step_seconds": round(output.seconds, 3),
+            "peak_memory_bytes": output.peak_memory_bytes,
+            "host": output.host,
+        },
+        pieces={"made": output.pieces_made, "taken_up": output.pieces_taken_up},
+        milestones=output.milestones,
+    )
+
+
+def first_after(
+    store: Store, digest: str, lease: Lease, mine: tuple[DependencyRecord, ...]
+) -> tuple[DependencyRecord, ...]:
+    """Returns what the chain's first attempt had waited for: a resumed run does not forget what it knew at its start.
+
+    An attempt whose driver was killed before it could say what it waited for did nothing either, so the next one counts.
+    """
+    for attempt in range(lease.chain, lease.attempt):
+        begun = store.begun_record(digest, attempt)
+        if begun is not None:
+            return begun.after
+    return mine

@@ -1,0 +1,80 @@
+"""What the scheduler knows of each step while a run goes on.
+
+PENDING -> (REUSED | RUNNING -> DONE | FAILED) ; WAITING while somebody else holds the lease ; BLOCKED under a failure
+"""
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+from marin_exec.errors import ConfigError
+from marin_exec.plan import PlannedStep
+from marin_exec.records import Record
+from marin_exec.runners.task import Failure
+from marin_exec.store import AttemptLog, Lease
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    WAITING = "waiting"
+    """For another driver's lease."""
+    RUNNING = "running"
+    DONE = "done"
+    REUSED = "reused"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    CANCELLED = "cancelled"
+
+
+SETTLED = {State.DONE, State.REUSED, State.FAILED, State.BLOCKED, State.CANCELLED}
+AVAILABLE = {State.DONE, State.REUSED}
+
+
+@dataclass
+class StepStatus:
+    """How one step of the plan stands in this run."""
+
+    planned: PlannedStep
+    state: State = State.PENDING
+    record: Record | None = None
+    """What the step's output is, once it is available."""
+    note: str = ""
+    lease: Lease | None = None
+    token: str | None = None
+    started_record: Record | None = None
+    """What is known of the attempt since it began; its record when it ends, completed."""
+    log: AttemptLog | None = None
+    started: float = 0.0
+    """Monotonic seconds."""
+    attempts: int = 0
+    """Attempts that this run began."""
+    last_attempt: int = 0
+    """Number of the last of them, in the store."""
+    infrastructure_failures: int = 0
+    exceptions: int = 0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How often the driver looks; seconds. The lease time is at least three heartbeats."""
+
+    heartbeat: float = 3.0
+    lease: float = 15.0
+    poll: float = 0.5
+
+    @classmethod
+    def from_environment(cls) -> "Timing":
+        """Reads MARIN_HEARTBEAT_SECONDS; the lease time is five of them.
+
+        Raises:
+            ConfigError: it is not a number above 0.
+        """
+        text = os.environ.get("MARIN_HEARTBEAT_SECONDS", str(cls.heartbeat))
+        try:
+            heartbeat = float(text)
+        except ValueError:
+            heartbeat = 0.0
+        if not 0 < heartbeat < float("inf"):
+            raise ConfigError(f"MARIN_HEARTBEAT_SECONDS is {text!r}; a number of seconds above 0 is needed, e.g. 3")
+        return cls(heartbeat=heartbeat, lease=5 * heartbeat, poll=min(cls.poll, heartbeat))
