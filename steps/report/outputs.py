@@ -1,0 +1,53 @@
+"""Reads the JSON that other steps wrote, and the typed results that the engine kept of them."""
+
+import json
+from typing import Any
+
+from marin_exec import StepFailed
+from marin_exec.errors import StoreError
+from steps.documents import open_file
+
+
+def read_json(path: str) -> Any:
+    """Returns the value in a JSON file.
+
+    Raises:
+        StepFailed: the file is not there, or not JSON.
+    """
+    return _parsed(path, _bytes(path))
+
+
+def read_json_lines(path: str) -> list[Any]:
+    """Returns the value of each line of a JSON lines file, blank lines left out.
+
+    Raises:
+        StepFailed: the file is not there, or a line is not JSON.
+    """
+    return [_parsed(path, line) for line in _bytes(path).splitlines() if line.strip()]
+
+
+def recorded_result(path: str) -> dict[str, Any] | None:
+    """Returns the typed result in the record of the step that wrote `path`, or None where no store keeps one."""
+    from marin_exec.lineage import record_at
+
+    try:
+        return record_at(path).result
+    except StoreError:  # outside a store there are files but no records; the page says which figures that leaves out
+        return None
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open_file(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise StepFailed(
+            f"report: {path} is not there; give the output of the step that writes it, or run that step again"
+        ) from error
+
+
+def _parsed(path: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise StepFailed(f"report: {path} is not JSON ({error}); run the step that wrote it again") from error
