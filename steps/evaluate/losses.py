@@ -7,7 +7,8 @@ and no expert has a capacity. Sums over tokens are made in float64 on the host, 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +58,7 @@ class Evaluation:
     """By name."""
 
     def plain(self) -> dict[str, Any]:
-        """Returns the evaluation as plain JSON values; `num_targets` is left to the evaluation's own page."""
+        """Returns the evaluation as plain JSON values, each set's loss and bits a byte under `sets`."""
         row = asdict(self)
         row["sets"] = {name: {"loss": each.loss, "bpb": each.bpb} for name, each in self.sets.items()}
         return row
@@ -75,8 +76,40 @@ class Evaluation:
         return {f"{prefix}/{name}": value for name, value in named.items()}
 
 
+class _Rows(NamedTuple):
+    """Sequences of all sets, one after the other, filled up to whole batches."""
+
+    tokens: np.ndarray  # i32[N, S + 1]
+    segment_ids: np.ndarray  # i32[N, S + 1]; -1 on padding
+    mask: np.ndarray  # bool[N, S]: targets that count
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Where a set's sequences stand among the rows, and what its losses are divided by."""
+
+    rows: slice
+    num_targets: int
+    num_bytes: float
+
+
+@partial(jax.jit, static_argnames="model")
+def _sequence_nats(
+    parameters: Parameters,
+    qb_betas_LE: jax.Array,
+    tokens: jax.Array,
+    segment_ids: jax.Array,
+    mask: jax.Array,
+    model: ModelConfig,
+) -> jax.Array:
+    """Summed cross-entropy of each sequence's counted targets, f32[N]."""
+    hidden, _ = hidden_states(parameters, qb_betas_LE, tokens[:, :-1], segment_ids[:, :-1], model, capacity=None)
+    losses, _ = token_losses(parameters, hidden, tokens[:, 1:])
+    return jnp.sum(jnp.where(mask, losses, 0.0), axis=-1)
+
+
 class Evaluator:
-    """The held-out sets, cut to batches, with the compiled loss of one batch."""
+    """The held-out sets, cut to batches of one shape."""
 
     def __init__(self, sets: Mapping[str, HeldOutSet], model: ModelConfig, *, sequences_per_set: int | None = None):
         """Cuts the sets into batches.
@@ -94,71 +127,69 @@ class Evaluator:
             raise StepFailed(
                 "evaluation: there are no held-out sets; the token store given as `evaluation` has no cell"
             )
-        self._rows = max(1, _TOKENS_A_BATCH // model.sequence_length)
-        self._sets = {name: _taken(name, sets[name], model, sequences_per_set) for name in sorted(sets)}
-
-        def batch_loss(
-            parameters: Parameters, qb_betas: jax.Array, tokens: jax.Array, segments: jax.Array, mask: jax.Array
-        ):
-            hidden, _ = hidden_states(parameters, qb_betas, tokens[:, :-1], segments[:, :-1], model, capacity=None)
-            losses, _ = token_losses(parameters, hidden, tokens[:, 1:])
-            return jnp.sum(jnp.where(mask, losses, 0.0), axis=-1)
-
-        self._batch_loss = jax.jit(batch_loss)
+        self._batch = max(1, _TOKENS_A_BATCH // model.sequence_length)
+        self._rows, self._spans = _gather(sets, model, sequences_per_set, self._batch)
+        self._model = model
 
     def __call__(self, parameters: Parameters, qb_betas: jax.Array) -> Evaluation:
         """Returns the losses of a model state: its parameters and pending thresholds f32[layers, experts].
 
         Must run under `jax.set_mesh(local_mesh())`.
         """
-        nats = {name: self._nats(parameters, qb_betas, each) for name, each in self._sets.items()}
-        targets = {name: int(each[2].sum()) for name, each in self._sets.items()}
-        num_bytes = {name: each[3] for name, each in self._sets.items()}
+        batches = range(0, len(self._rows.tokens), self._batch)
+        parts = [
+            _sequence_nats(
+                parameters, qb_betas, *(each[start : start + self._batch] for each in self._rows), self._model
+            )
+            for start in batches
+        ]
+        nats_N = np.concatenate([np.asarray(part, np.float64) for part in parts])
+        nats = {name: float(nats_N[span.rows].sum()) for name, span in self._spans.items()}
         sets = {
-            name: SetLoss(nats[name] / targets[name], nats[name] / math.log(2) / num_bytes[name], targets[name])
-            for name in nats
+            name: SetLoss(nats[name] / span.num_targets, nats[name] / math.log(2) / span.num_bytes, span.num_targets)
+            for name, span in self._spans.items()
         }
         return Evaluation(
             macro_loss=sum(each.loss for each in sets.values()) / len(sets),
-            micro_loss=sum(nats.values()) / sum(targets.values()),
+            micro_loss=sum(nats.values()) / sum(each.num_targets for each in sets.values()),
             macro_bpb=sum(each.bpb for each in sets.values()) / len(sets),
-            micro_bpb=sum(nats.values()) / math.log(2) / sum(num_bytes.values()),
+            micro_bpb=sum(nats.values()) / math.log(2) / sum(span.num_bytes for span in self._spans.values()),
             sets=sets,
         )
 
-    def _nats(
-        self, parameters: Parameters, qb_betas: jax.Array, taken: tuple[np.ndarray, np.ndarray, np.ndarray, float]
-    ) -> float:
-        tokens, segments, mask, _ = taken
-        total = 0.0
-        for start in range(0, len(tokens), self._rows):
-            rows = slice(start, start + self._rows)
-            batch = tokens[rows], segments[rows], mask[rows]
-            missing = self._rows - len(batch[0])
-            if (
-                missing
-            ):  # one compiled shape: the last batch is filled up with padding, which is neither routed nor counted
-                batch = tuple(
-                    np.concatenate([each, np.full((missing, each.shape[1]), fill, each.dtype)])
-                    for each, fill in zip(batch, (0, -1, False), strict=True)
-                )
-            sums = np.asarray(self._batch_loss(parameters, qb_betas, *batch), np.float64)
-            total += float(sums.sum())
-        return total
+
+def _gather(
+    sets: Mapping[str, HeldOutSet], model: ModelConfig, sequences_per_set: int | None, batch: int
+) -> tuple[_Rows, dict[str, _Span]]:
+    taken, spans, start = [], {}, 0
+    for name in sorted(sets):
+        rows = _taken(name, sets[name], model, sequences_per_set)
+        num_targets = int(rows.mask.sum())
+        share = num_targets / int(sets[name].loss_mask.sum())
+        spans[name] = _Span(slice(start, start + len(rows.tokens)), num_targets, sets[name].num_bytes * share)
+        taken.append(rows)
+        start += len(rows.tokens)
+    # One compiled shape: the last batch is filled up with padding, which is neither routed nor counted.
+    missing = -start % batch
+    length = model.sequence_length
+    padding = _Rows(
+        np.zeros((missing, length + 1), np.int32),
+        np.full((missing, length + 1), -1, np.int32),
+        np.zeros((missing, length), bool),
+    )
+    return _Rows(*(np.concatenate(each) for each in zip(*taken, padding, strict=True))), spans
 
 
-def _taken(
-    name: str, whole: HeldOutSet, model: ModelConfig, sequences: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def _taken(name: str, whole: HeldOutSet, model: ModelConfig, sequences: int | None) -> _Rows:
     if whole.tokens.shape[1] != model.sequence_length + 1:
         raise StepFailed(
             f"evaluation set {name}: rows of {whole.tokens.shape[1]} tokens; the model predicts {model.sequence_length} "
             f"positions, so {model.sequence_length + 1} are needed"
         )
-    tokens, segments = (np.asarray(each[:sequences], np.int32) for each in (whole.tokens, whole.segment_ids))
     mask = np.asarray(whole.loss_mask[:sequences], bool)
     if not mask.any():
         raise StepFailed(
             f"evaluation set {name}: no target is counted; the set needs at least one document of two tokens"
         )
-    return tokens, segments, mask, whole.num_bytes * float(mask.sum()) / float(whole.loss_mask.sum())
+    tokens, segments = (np.asarray(each[:sequences], np.int32) for each in (whole.tokens, whole.segment_ids))
+    return _Rows(tokens, segments, mask)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from steps.evaluate.losses import Evaluation, Evaluator
 from steps.mix.order import evaluation_batches
 from steps.model.config import ModelConfig
-from steps.model.transformer import initial_parameters, local_mesh
+from steps.model.transformer import local_mesh, parameter_shapes, parameter_tree
 from steps.train.checkpoints import load_tree, read_description
 from steps.train.step import TrainState
 from steps.train.threads import unsplit_products
@@ -27,7 +27,8 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
     described = read_description(checkpoint)
     model = ModelConfig(**described["model"])
     with jax.set_mesh(local_mesh()):
-        parameters = jax.eval_shape(lambda: initial_parameters(model, 0))
+        shapes = parameter_shapes(model)
+        parameters = parameter_tree({name: jax.ShapeDtypeStruct(shapes[name], jnp.float32) for name in shapes})
         qb_betas = jax.ShapeDtypeStruct((model.num_layers, model.num_experts), jnp.float32)
         # Without the optimiser's part: evaluation neither reads nor needs it.
         state = load_tree(checkpoint, TrainState(parameters, None, qb_betas))

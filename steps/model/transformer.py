@@ -6,6 +6,8 @@ around them, the norms and the expert dispatch (`steps.model.experts`) are here.
 Shape letters: B sequences, S positions, D width, H heads, h head width, L layers, E experts, V vocabulary, T = B x S tokens.
 """
 
+import zlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -41,16 +43,18 @@ def local_mesh() -> Mesh:
     return Mesh(devices, tuple(_MESH_AXES), axis_types=tuple(_MESH_AXES.values()))
 
 
-def initial_parameters(config: ModelConfig, seed: int) -> Parameters:
-    """Returns fresh f32 parameters; gains start at one. Equal arguments give equal bits on one platform."""
+def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of every parameter by its path; layers are stacked along the first axis. Gains are named *_norm."""
     d, n, e = config.width, config.num_layers, config.num_experts
-    shapes = {
+    return {
         "token_embedding": (config.vocabulary_size, d),
-        "lm_head": (d, config.vocabulary_size),
+        "embedding_norm": (d,),
+        "layers/attention_norm": (n, d),
         "layers/w_q": (n, d, d),
         "layers/w_k": (n, d, d),
         "layers/w_v": (n, d, d),
         "layers/w_o": (n, d, d),
+        "layers/mlp_norm": (n, d),
         "layers/router": (n, d, e),
         "layers/expert_gate": (n, e, d, config.expert_width),
         "layers/expert_up": (n, e, d, config.expert_width),
@@ -58,17 +62,40 @@ def initial_parameters(config: ModelConfig, seed: int) -> Parameters:
         "layers/shared_gate": (n, d, config.shared_width),
         "layers/shared_up": (n, d, config.shared_width),
         "layers/shared_down": (n, config.shared_width, d),
+        "final_norm": (d,),
+        "lm_head": (d, config.vocabulary_size),
     }
-    keys = jax.random.split(jax.random.key(seed), len(shapes))
-    deviation = config.initial_scale / d**0.5
-    flat = {
-        name: deviation * jax.random.truncated_normal(key, -3, 3, shape, jnp.float32)
-        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
-    }
-    parameters: Parameters = {name: value for name, value in flat.items() if "/" not in name}
-    parameters["layers"] = {name.removeprefix("layers/"): value for name, value in flat.items() if "/" in name}
-    parameters["layers"] |= {"attention_norm": jnp.ones((n, d)), "mlp_norm": jnp.ones((n, d))}
-    return parameters | {"embedding_norm": jnp.ones(d), "final_norm": jnp.ones(d)}
+
+
+def parameter_tree(by_path: Mapping[str, Any]) -> Parameters:
+    """Returns values given by path as the tree that the forward pass takes."""
+    tree: Parameters = {name: value for name, value in by_path.items() if "/" not in name}
+    layers = {name.removeprefix("layers/"): value for name, value in by_path.items() if "/" in name}
+    return tree | {"layers": layers}
+
+
+def initial_parameters(config: ModelConfig, seed: int) -> Parameters:
+    """Returns fresh f32 parameters, gains at one. Made by NumPy, so the bits depend on nothing but the arguments.
+
+    Each array has its own stream, keyed by its path: one more parameter changes no other's values.
+    """
+    deviation = config.initial_scale / config.width**0.5
+    values = {}
+    for name, shape in parameter_shapes(config).items():
+        if name.endswith("_norm"):
+            values[name] = jnp.ones(shape, jnp.float32)
+        else:
+            random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+            values[name] = jnp.asarray(deviation * _cut_normal(random, shape), jnp.float32)
+    return parameter_tree(values)
+
+
+def _cut_normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normals; what lies beyond 3 deviations is drawn again."""
+    values = random.standard_normal(shape)
+    while (beyond := np.abs(values) > 3).any():
+        values[beyond] = random.standard_normal(int(beyond.sum()))
+    return values
 
 
 def router_bias(qb_betas_LE: jax.Array) -> jax.Array:

@@ -1,8 +1,8 @@
 """Saves and loads training states with Levanter's checkpoints, each described and checked by a `checkpoint.json`.
 
-`checkpoints/step-N/` holds Levanter's files (tensorstore arrays, its own `metadata.json`), `checkpoint.json`
-(the step, the model's config, the SHA-256 of every array) and the part of `metrics.jsonl` and `evals.jsonl` since the checkpoint before,
-so that a later attempt can put the whole history together from the published checkpoints.
+`checkpoints/step-N/` holds Levanter's files (tensorstore arrays and its own `metadata.json`), `checkpoint.json` (the step,
+the model's config, the SHA-256 of every array), and the part of `metrics.jsonl` and `evals.jsonl` since the checkpoint
+before, so that a later attempt can put the whole history together from the published checkpoints.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """Trains a small mixture-of-experts language model, as a step that a later attempt resumes bit for bit.
 
 Output: `metrics.jsonl` (a line an update) and `evals.jsonl` (a line an evaluation), both of deterministic values only;
-`run.json` (the config, parameter counts, FLOPs); `checkpoints/step-N/` (published as they are written; N updates are
-in it); `timings.jsonl` (measured); `wandb/` (the tracker's files, unless it is elsewhere or off). This module holds what an experiment file
-needs and loads no jax; the work is in `steps.train.loop`.
+`run.json` (the config, parameter counts, FLOPs); `checkpoints/step-N/` (published as they are written; N updates are in
+it); `timings.jsonl` (measured); `wandb/` (the tracker's files, unless it is elsewhere or off). This module holds what an
+experiment file needs and loads no jax; the work is in `steps.train.loop`.
 """
 
 from dataclasses import dataclass

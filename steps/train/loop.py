@@ -25,7 +25,7 @@ from steps.train.checkpoints import checkpoint_name, checkpoint_step, load_tree,
 from steps.train.history import History
 from steps.train.language_model import TrainConfig, TrainResult
 from steps.train.optimizer import learning_rates
-from steps.train.step import TrainState, compiled_update, initial_state
+from steps.train.step import TrainState, initial_state, update
 from steps.train.threads import unsplit_products
 from steps.train.tracking import run_tracker
 
@@ -82,7 +82,7 @@ def train(config: TrainConfig, out: Out) -> TrainResult:
 
 def _resume(config: TrainConfig, out: Out) -> tuple[int, TrainState, dict[str, list[str]]]:
     """Returns the updates done, the state after them, and the logs so far, from what earlier attempts published."""
-    state = jax.jit(initial_state, static_argnums=0)(config)
+    state = initial_state(config.model, config.optimizer, config.seed)
     published = sorted(out.milestones("checkpoints/"), key=lambda each: checkpoint_step(each.name))
     if not published:
         return 0, state, {}
@@ -108,14 +108,13 @@ def due_steps(num_steps: int, every: float) -> list[int]:
 
 def _run_updates(run: _Run, first: int) -> None:
     config = run.config
-    update = compiled_update(config)
     evaluations = set(due_steps(config.num_steps, config.evaluate_every))
     checkpoints = set(due_steps(config.num_steps, config.checkpoint_every))
     if first == config.num_steps:  # the attempt before died after its last checkpoint
         run.last_evaluation = run.evaluator(run.state.parameters, run.state.qb_betas)
     for step in range(first, config.num_steps):
         started = time.perf_counter()
-        _update(run, update, step)
+        _update(run, step)
         done = step + 1
         if done in evaluations:
             _evaluate(run, done)
@@ -139,12 +138,20 @@ def _progress(config: TrainConfig, done: int) -> dict[str, Any]:
     return {"progress": done / config.num_steps, "tokens": tokens, "flops": training_flops(config.model, tokens)}
 
 
-def _update(run: _Run, update: Any, step: int) -> None:
+def _update(run: _Run, step: int) -> None:
     config = run.config
     batch = run.order.batch(step)
     rates = learning_rates(config.optimizer, step, config.num_steps)
     pair = np.array([rates.hyperball, rates.adam], np.float32)
-    run.state, metrics = update(run.state, batch.tokens, batch.segment_ids, pair)
+    run.state, metrics = update(
+        run.state,
+        batch.tokens,
+        batch.segment_ids,
+        pair,
+        model=config.model,
+        groups=config.optimizer,
+        z_loss=config.z_loss,
+    )
     values = {name: value.item() for name, value in jax.device_get(metrics).items()}
     row = {"step": step + 1, **_progress(config, step + 1), **values}
     row |= {"learning_rate": rates.hyperball, "adam_learning_rate": rates.adam}

@@ -6,11 +6,13 @@ rate times the matrix's norm, and the norm is put back afterwards, so it never c
 The orthogonalisation, the norm-preserving step and AdamH are Levanter's; its own MuonH labels no raw arrays, hence the groups here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from levanter.optim.adamh import scale_by_adamh
 from levanter.optim.util import norm_preserving_update, zeropower_via_newtonschulz5
@@ -45,10 +47,6 @@ class MuonState(NamedTuple):
     momentum: Any
 
 
-def _as_matrices(array: jax.Array) -> jax.Array:
-    return array.reshape(-1, *array.shape[-2:])
-
-
 def scale_by_muon_h(learning_rate: jax.Array | float, momentum: float, iterations: int) -> optax.GradientTransformation:
     """Returns MuonH over stacks of matrices (the last two axes): Nesterov momentum, orthogonalised, at constant norm.
 
@@ -58,18 +56,32 @@ def scale_by_muon_h(learning_rate: jax.Array | float, momentum: float, iteration
     def init(parameters: Any) -> MuonState:
         return MuonState(jax.tree.map(jnp.zeros_like, parameters))
 
-    def step(parameter: jax.Array, direction: jax.Array) -> jax.Array:
-        orthogonal = jax.vmap(lambda matrix: zeropower_via_newtonschulz5(matrix, steps=iterations, eps=1e-8))(
-            _as_matrices(direction)
-        )
-        return norm_preserving_update(_as_matrices(parameter), orthogonal, learning_rate).reshape(parameter.shape)
+    def step(weights_NAB: jax.Array, directions_NAB: jax.Array) -> jax.Array:
+        orthogonal = jax.vmap(lambda matrix: zeropower_via_newtonschulz5(matrix, steps=iterations, eps=1e-8))
+        return norm_preserving_update(weights_NAB, orthogonal(directions_NAB), learning_rate)
 
     def update(gradients: Any, state: MuonState, parameters: Any = None) -> tuple[Any, MuonState]:
         buffer = jax.tree.map(lambda m, g: momentum * m + g, state.momentum, gradients)
         directions = jax.tree.map(lambda m, g: momentum * m + g, buffer, gradients)
-        return jax.tree.map(step, parameters, directions), MuonState(buffer)
+        return _by_matrix_shape(step, parameters, directions), MuonState(buffer)
 
     return optax.GradientTransformation(init, update)
+
+
+def _by_matrix_shape(step: Callable[[jax.Array, jax.Array], jax.Array], parameters: Any, directions: Any) -> Any:
+    """Maps `step` over all matrices of two like trees, those of one shape stacked: it is compiled once a shape, not once an array."""
+    weights, structure = jax.tree.flatten(parameters)
+    moves = jax.tree.leaves(directions)
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, weight in enumerate(weights):
+        by_shape.setdefault(weight.shape[-2:], []).append(index)
+    results = list(weights)
+    for shape, indices in by_shape.items():
+        stacks = (jnp.concatenate([each[i].reshape(-1, *shape) for i in indices]) for each in (weights, moves))
+        ends = np.cumsum([weights[i].size // (shape[0] * shape[1]) for i in indices])[:-1]
+        for i, part in zip(indices, jnp.split(step(*stacks), ends), strict=True):
+            results[i] = part.reshape(weights[i].shape)
+    return jax.tree.unflatten(structure, results)
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,7 @@ def learning_rates(config: OptimizerConfig, step: int, num_steps: int) -> Learni
     Linear warm-up over the first `warmup_fraction` of the updates, then one straight line down to `final_share` of the peak
     at the last update. There is no flat stretch.
     """
-    warmup = max(1, round(config.warmup_fraction * num_steps))
+    warmup = max(1, int(config.warmup_fraction * num_steps))
     if step < warmup:
         share = (step + 1) / warmup
     else:

@@ -1,6 +1,6 @@
 """One update of the model as a compiled function of the training state and a batch."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from steps.model.transformer import (
     router_bias,
     token_losses,
 )
-from steps.train.language_model import TrainConfig
+from steps.train.language_model import OptimizerConfig
 from steps.train.optimizer import optimizer
 
 
@@ -30,11 +30,11 @@ class TrainState(NamedTuple):
     no gradient reaches them, and checkpoints and evaluations must carry them."""
 
 
-def initial_state(config: TrainConfig) -> TrainState:
+def initial_state(model: ModelConfig, groups: OptimizerConfig, seed: int) -> TrainState:
     """Returns the state before the first update."""
-    parameters = initial_parameters(config.model, config.seed)
-    qb_betas = jnp.zeros((config.model.num_layers, config.model.num_experts), jnp.float32)
-    return TrainState(parameters, optimizer(config.optimizer, 0.0, 0.0).init(parameters), qb_betas)
+    parameters = initial_parameters(model, seed)
+    qb_betas = jnp.zeros((model.num_layers, model.num_experts), jnp.float32)
+    return TrainState(parameters, jax.jit(optimizer(groups, 0.0, 0.0).init)(parameters), qb_betas)
 
 
 def training_loss(
@@ -78,33 +78,43 @@ def _metrics(stats: RouterStatistics, qb_betas_LE: jax.Array, num_assignments: i
     }
 
 
-def compiled_update(config: TrainConfig) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
-    """Returns `update(state, tokens i32[B, S+1], segment_ids i32[B, S+1], rates f32[2]) -> (state, metrics)`, compiled.
+@partial(jax.jit, static_argnames=("model", "groups", "z_loss"), donate_argnames="state")
+def update(
+    state: TrainState,
+    tokens_BS1: jax.Array,
+    segment_ids_BS1: jax.Array,
+    rates: jax.Array,
+    *,
+    model: ModelConfig,
+    groups: OptimizerConfig,
+    z_loss: float,
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """Returns the state after one update, and its metrics as scalars. The state given is donated: it can't be used again.
 
-    The state given is donated: it can't be used afterwards. `rates` are the hyperball and the Adam learning rate.
+    Args:
+        state: before the update.
+        tokens_BS1: i32[B, S + 1] of the batch.
+        segment_ids_BS1: i32[B, S + 1], the document of each position within its row.
+        rates: f32[2], the hyperball and the Adam learning rate.
+        model: the shape; its capacity factor decides what is dropped.
+        groups: the optimiser.
+        z_loss: weight of the squared logsumexp.
     """
-    model = config.model
-    num_assignments = config.batch_sequences * model.sequence_length * model.experts_per_token * model.num_layers
-
-    def update(
-        state: TrainState, tokens: jax.Array, segment_ids: jax.Array, rates: jax.Array
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-        loss_and_gradient = jax.value_and_grad(training_loss, has_aux=True)
-        (loss, (cross_entropy, stats, num_targets)), gradients = loss_and_gradient(
-            state.parameters, state.qb_betas, tokens, segment_ids, model, config.z_loss
-        )
-        transform = optimizer(config.optimizer, rates[0], rates[1])
-        updates, optimizer_state = transform.update(gradients, state.optimizer, state.parameters)
-        metrics = {
-            "loss": loss,
-            "cross_entropy": cross_entropy,
-            "z_loss": loss - cross_entropy,
-            "targets": num_targets,
-            "grad_norm": optax.global_norm(gradients),
-            "grad_norm_lm_head": optax.global_norm(gradients["lm_head"]),
-            "parameter_norm": optax.global_norm(state.parameters),
-            **_metrics(stats, state.qb_betas, num_assignments),
-        }
-        return TrainState(optax.apply_updates(state.parameters, updates), optimizer_state, stats.qb_beta), metrics
-
-    return jax.jit(update, donate_argnums=0)
+    loss_and_gradient = jax.value_and_grad(training_loss, has_aux=True)
+    (loss, (cross_entropy, stats, num_targets)), gradients = loss_and_gradient(
+        state.parameters, state.qb_betas, tokens_BS1, segment_ids_BS1, model, z_loss
+    )
+    transform = optimizer(groups, rates[0], rates[1])
+    updates, optimizer_state = transform.update(gradients, state.optimizer, state.parameters)
+    num_tokens = tokens_BS1.shape[0] * (tokens_BS1.shape[1] - 1)
+    metrics = {
+        "loss": loss,
+        "cross_entropy": cross_entropy,
+        "z_loss": loss - cross_entropy,
+        "targets": num_targets,
+        "grad_norm": optax.global_norm(gradients),
+        "grad_norm_lm_head": optax.global_norm(gradients["lm_head"]),
+        "parameter_norm": optax.global_norm(state.parameters),
+        **_metrics(stats, state.qb_betas, num_tokens * model.experts_per_token * model.num_layers),
+    }
+    return TrainState(optax.apply_updates(state.parameters, updates), optimizer_state, stats.qb_beta), metrics

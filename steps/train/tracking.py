@@ -1,7 +1,7 @@
 """Sends a run's numbers to Levanter's trackers (Weights & Biases), beside the run's own JSON lines.
 
-A tracker is for looking at; it may fail, be off, or miss steps without any effect on the run. Offline by default: nothing leaves the
-machine unless WANDB_API_KEY is set or the config says so.
+A tracker is for looking at; it may fail, be off, or miss steps without any effect on the run. Offline by default:
+nothing leaves the machine unless WANDB_API_KEY is set or the config says so.
 """
 
 import os
