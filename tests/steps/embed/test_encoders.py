@@ -3,8 +3,10 @@ import sys
 import numpy as np
 import pytest
 
-from marin_exec import ConfigError, StepFailed
-from steps.embed.encoders import SentenceTransformers, encode, unit_vectors
+from marin_exec import ConfigError, Step, StepFailed
+from marin_exec.identity import identify
+from steps.embed.documents import EmbedConfig, embed_documents
+from steps.embed.encoders import HttpEncoder, SentenceTransformers, encode, unit_vectors
 
 
 def test_sentence_transformers_not_installed_says_what_to_do(monkeypatch):
@@ -42,3 +44,14 @@ def test_unit_vectors_bad_row_is_named(bad):
     vectors[1] = bad
     with pytest.raises(StepFailed, match="row 1"):
         unit_vectors(vectors)
+
+
+def test_where_an_endpoint_is_and_how_it_is_asked_is_not_identity_but_its_model_is():
+    def digest(**changes):
+        encoder = HttpEncoder(**{"url": "http://one", "model": "m", "dimensions": 3, **changes})
+        [identity] = identify([Step("embed", embed_documents, EmbedConfig(sources=(), encoder=encoder))]).values()
+        return identity.digest
+
+    moved = digest(url="http://two", batch_size=9, max_attempts=1, backoff_seconds=9.0, api_key_env="K")
+    assert moved == digest()
+    assert len({digest(), digest(model="n"), digest(dimensions=4), digest(prompt="p"), digest(int8_range=0.5)}) == 5
