@@ -35,10 +35,12 @@ from steps.sources.environment_default import default_sources
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
 from steps.train.language_model import OptimizerConfig, TrainConfig, train_language_model
+from steps.train.threads import train_resources
 
 SEQUENCE_LENGTH = 128
 VOCABULARY_SIZE = 2_048
 CONTAINMENT = 0.9
+EVALUATION_SEQUENCES = 96  # of each source, at most
 PRESETS = {"code": "code", "docstrings": "reference", "readmes": "reference", "docs": "reference", "licences": "prose"}
 LABELS = "environment_default.jsonl"
 LABELS_DIGEST = "3b4b9c63506fe25887de085050bc27d6"
@@ -89,7 +91,9 @@ def data() -> Data:
     table = Step("embed/table", static_table, StaticTableConfig(dimensions=256))
     vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=StaticTable(table=table)))
     topic = Step("cluster/topics", topics, TopicsConfig(documents=sources, embeddings=vectors, num_clusters=64))
-    labels = Step("quality/labels", labels_file, LabelsFileConfig(documents=sources, labels=LABELS, digest=LABELS_DIGEST))
+    labels = Step(
+        "quality/labels", labels_file, LabelsFileConfig(documents=sources, labels=LABELS, digest=LABELS_DIGEST)
+    )
     student = Step(
         "quality/classifier", classifier, ClassifierConfig(documents=sources, embeddings=vectors, labels=labels)
     )
@@ -103,7 +107,9 @@ def data() -> Data:
     bpe = Step("tokenizer", train_bpe, BpeConfig(documents=kept / "cells", vocabulary_size=VOCABULARY_SIZE))
     tokens = Step("tokens/train", token_cache, CacheConfig(documents=kept / "cells", tokenizer=bpe))
     evaluation = Step(
-        "tokens/evaluation", token_cache, CacheConfig(documents=heldout / "documents", tokenizer=bpe, split="evaluation")
+        "tokens/evaluation",
+        token_cache,
+        CacheConfig(documents=heldout / "documents", tokenizer=bpe, split="evaluation"),
     )
     mixture = Step(
         "mix/weights",
@@ -129,9 +135,10 @@ def training(name: str, spec: RungSpec, data: Data, *, seed: int = 0, after: tup
         evaluation=data.evaluation,
         batch_sequences=spec.batch_sequences,
         num_steps=spec.num_steps,
+        evaluation_sequences=EVALUATION_SEQUENCES,
         seed=seed,
     )
-    return Step(name, train_language_model, config, after=after)
+    return Step(name, train_language_model, config, resources=train_resources(), after=after)
 
 
 def pipeline() -> list[Step]:
@@ -158,8 +165,10 @@ def pipeline() -> list[Step]:
 
 def evaluate_checkpoint_at(run: Step, step: int, data: Data) -> Step:
     checkpoint = run.milestone(f"checkpoints/step-{step}")
-    config = CheckpointEvaluationConfig(checkpoint=checkpoint, evaluation=data.evaluation)
-    return Step(f"evaluate/{run.name}-step-{step}", evaluate_checkpoint, config)
+    config = CheckpointEvaluationConfig(
+        checkpoint=checkpoint, evaluation=data.evaluation, evaluation_sequences=EVALUATION_SEQUENCES
+    )
+    return Step(f"evaluate/{run.name}-step-{step}", evaluate_checkpoint, config, resources=train_resources())
 
 
 if __name__ == "__main__":
