@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from steps.report.elements import element, join
 
-WIDTH, HEIGHT = 560.0, 310.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 78.0, 14.0, 44.0
+WIDTH, HEIGHT = 600.0, 320.0
+LEFT, RIGHT, TOP, BOTTOM = 68.0, 118.0, 14.0, 44.0
 _LABEL_PIXELS = 15.0
 
 Format = Callable[[float], str]
@@ -94,7 +94,7 @@ def line_chart(
         title: read out, and shown as the drawing's tooltip.
         x: the horizontal axis.
         y: the vertical axis.
-        references: (y, label) of horizontal lines to compare with.
+        references: (y, label) of horizontal lines to compare with; the label may be "".
     """
     x_scale = _scale([p[0] for each in series for p in (*each.points, *each.band)], x, (LEFT, WIDTH - RIGHT), 0.0)
     heights = [p[1] for each in series for p in each.points]
@@ -153,7 +153,7 @@ def _reference(value: float, label: str, y_scale: _Scale) -> Markup:
     return element(
         "g",
         element("line", class_="reference", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at),
-        element("text", label, class_="reference-label", x=LEFT + 4, y=at - 5),
+        element("text", label, class_="reference-label", x=LEFT + 4, y=at - 5) if label else None,
     )
 
 
@@ -180,7 +180,9 @@ def _mark(place: Point, hollow: bool, title: str) -> Markup:
     at_x, at_y = place
     if hollow:
         corners = [(at_x, at_y - 6), (at_x + 6, at_y), (at_x, at_y + 6), (at_x - 6, at_y)]
-        return element("polygon", element("title", f"{title} (outside the range)"), class_="hollow", points=_points(corners))
+        return element(
+            "polygon", element("title", f"{title} (outside the range)"), class_="hollow", points=_points(corners)
+        )
     return element("circle", element("title", title), class_="mark", cx=at_x, cy=at_y, r=3.4)
 
 

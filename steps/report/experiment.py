@@ -56,6 +56,8 @@ class ExperimentReportConfig:
     """Token store of the training cells."""
     mixture: InputPath
     """Output of mix/weights."""
+    tolerated_share_of_drop: float = 0.5
+    """Outside the forecast's range, an error under this share of the drop from the last rung is called near."""
     samples_per_reason: int = 1
     """Removed documents shown for each rule and benchmark; of near duplicates four times as many."""
     sample_characters: int = 280
@@ -127,7 +129,7 @@ def gather(config: ExperimentReportConfig, out: Out) -> dict[str, Any]:
     report = {
         "format": FORMAT,
         "title": config.title,
-        "headline": gather_training.headline(forecast),
+        "headline": gather_training.headline(forecast, config.tolerated_share_of_drop),
         "forecast": forecast,
         "training": {
             "runs": [*(gather_training.gather_run(each, "rung") for each in config.rungs), hero],

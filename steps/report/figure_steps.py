@@ -1,6 +1,7 @@
 """The graph of steps as SVG: alike siblings as one stack, reuse marked by words and pattern, details in tooltips."""
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +14,7 @@ from steps.report.graph import Sizes, group_siblings, lay_out, without_implied
 SMALLEST_GROUP = 5
 MAX_DRAWN_NODES = 150
 """Above this the page shows the table only, and says so."""
-_SIZES = Sizes(node_width=172.0, node_height=50.0, column_gap=16.0, layer_gap=26.0, lane_width=10.0)
+_SIZES = Sizes(node_width=168.0, node_height=50.0, column_gap=14.0, layer_gap=28.0, lane_width=8.0, most_in_layer=6)
 _MARGIN = 6.0
 
 
@@ -50,7 +51,7 @@ def step_graph(provenance: dict[str, Any]) -> dict[str, Any]:
             transform=f"translate({_MARGIN:g} {_MARGIN:g})",
         ),
         viewBox=f"0 0 {layout.width + 2 * _MARGIN:.0f} {layout.height + 2 * _MARGIN:.0f}",
-        width=round(layout.width + 2 * _MARGIN),
+        style=f"width: {layout.width + 2 * _MARGIN:.0f}px",
         class_="steps",
         role="img",
         aria_label="Graph of steps; the table below it holds the same",
@@ -74,7 +75,7 @@ def _edge(route: list[tuple[float, float]], waits: bool, edge: tuple[str, str]) 
     points[0] = (points[0][0], points[0][1] + half)
     points[-1] = (points[-1][0], points[-1][1] - half)
     path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         middle = (y0 + y1) / 2
         path += f" C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}"
     return element(
@@ -87,16 +88,24 @@ def _node(key: str, members: list[dict[str, Any]], centre: tuple[float, float]) 
     statuses = Counter(step["status"] for step in members)
     (status, _), *others = statuses.most_common()
     first = members[0]
-    name = f"{first['name'].rpartition('/')[0]}/ \N{MULTIPLICATION SIGN}{len(members)}" if len(members) > 1 else first["name"]
+    name = (
+        f"{first['name'].rpartition('/')[0]}/ \N{MULTIPLICATION SIGN}{len(members)}"
+        if len(members) > 1
+        else first["name"]
+    )
     left, top = centre[0] - _SIZES.node_width / 2, centre[1] - _SIZES.node_height / 2
     box = {"width": _SIZES.node_width, "height": _SIZES.node_height, "rx": 7}
     style = {MADE: "made", REUSED: "reused"}.get(status, "unknown")
-    words = status_words(status) if not others else ", ".join(f"{n} {status_words(s)}" for s, n in statuses.most_common())
+    words = (
+        status_words(status) if not others else ", ".join(f"{n} {status_words(s)}" for s, n in statuses.most_common())
+    )
     taken = [step["seconds"] for step in members if step["seconds"] is not None]
     if taken:
         words += f" · {formats.seconds(sum(taken))}"
     stack = [
-        element("rect", class_="stack", x=left + shift, y=top + shift, **box) for shift in (5.0, 2.5) if len(members) > 1
+        element("rect", class_="stack", x=left + shift, y=top + shift, **box)
+        for shift in (5.0, 2.5)
+        if len(members) > 1
     ]
     return element(
         "g",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from steps.report import formats
 from steps.report.charts import Axis, Series, line_chart
 
-_PROGRESS = Axis(label="share of the run", format=lambda value: f"{100 * value:.0f} %", low=0.0, high=1.0)
+_PROGRESS = Axis(label="share of the run", format=formats.whole_percent, low=0.0, high=1.0)
 _SCALING_POINTS = 60
 
 
@@ -45,6 +45,23 @@ def ladder_curves(runs: list[dict[str, Any]], by: str) -> Markup:
         x=_PROGRESS if by == "progress" else tokens,
         y=Axis(label="macro loss (nats a token)", format=_tick(2)),
     )
+
+
+def set_curves(hero: dict[str, Any]) -> Markup:
+    """Returns one run's held-out loss on each set over its course."""
+    rows = hero["evaluations"]
+    names = sorted(rows[-1]["sets"], key=lambda name: rows[-1]["sets"][name]["loss"])
+    series = [
+        Series(
+            name=name,
+            style=f"rung-{index % 4}",
+            points=[(row["progress"], row["sets"][name]["loss"]) for row in rows],
+            label=f"{name} {rows[-1]['sets'][name]['loss']:.2f}",
+        )
+        for index, name in enumerate(names)
+    ]
+    loss = Axis(label="loss (nats a token)", format=_tick(2))
+    return line_chart(series, title=f"Held-out loss of {hero['name']} by set", x=_PROGRESS, y=loss)
 
 
 def forecast_curve(forecast: dict[str, Any]) -> Markup:
@@ -102,7 +119,7 @@ def residuals(forecast: dict[str, Any]) -> Markup:
         title="Actual less predicted macro loss at each evaluation",
         x=_PROGRESS,
         y=Axis(label="actual less predicted (nats)", format=_tick(2)),
-        references=[(0.0, "as forecast")],
+        references=[(0.0, "")],
     )
 
 
@@ -197,11 +214,11 @@ def training_charts(runs: list[dict[str, Any]]) -> dict[str, Markup]:
         ),
         "drop_fraction": metric_chart(
             runs, "drop_fraction", title="Assignments dropped for want of capacity", label="assignments dropped",
-            format=lambda value: f"{100 * value:.1f} %", low=0.0,
+            format=formats.percent, low=0.0,
         ),
-        "grad_norm": metric_chart(runs, "grad_norm", title="Gradient norm", label="gradient norm", format=_tick(2), log=True),
+        "grad_norm": metric_chart(runs, "grad_norm", title="Gradient norm", label="gradient norm", format=formats.short, log=True),
         "learning_rate": metric_chart(
             runs, "learning_rate", title="Learning rate of the hyperball groups", label="learning rate (radians a step)",
-            format=_tick(3), low=0.0,
+            format=formats.short, low=0.0,
         ),
     }  # fmt: skip

@@ -5,6 +5,8 @@ from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
+SPACE = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, so that no line ends there."""
 
 
 def _missing(value: Any) -> str | None:
@@ -41,7 +43,7 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
     name, unit = next(((name, unit) for name, unit in reversed(units) if abs(value) >= unit), units[0])
     scaled = value / unit
     digits = 0 if unit == 1 else max(0, 2 - int(math.log10(max(1, abs(scaled)))))
-    return f"{scaled:,.{digits}f} {name}".strip()
+    return f"{scaled:,.{digits}f}{SPACE}{name}".strip()
 
 
 def loss(value: Any) -> str:
@@ -56,7 +58,12 @@ def signed(value: Any) -> str:
 
 def percent(value: Any) -> str:
     """Returns a share as e.g. "12.3 %"."""
-    return _missing(value) or f"{100 * value:.1f} %".replace("-", MINUS)
+    return _missing(value) or f"{100 * value:.1f}{SPACE}%".replace("-", MINUS)
+
+
+def whole_percent(value: Any) -> str:
+    """Returns a share as e.g. "80 %"."""
+    return _missing(value) or f"{100 * value:.0f}{SPACE}%".replace("-", MINUS)
 
 
 def short(value: Any) -> str:
@@ -64,6 +71,8 @@ def short(value: Any) -> str:
     missing = _missing(value)
     if missing:
         return missing
+    if abs(value) >= 1e9:
+        return tokens(value)
     if isinstance(value, int) or (abs(value) >= 1000 and value == int(value)):
         return f"{int(value):,}".replace("-", MINUS)
     return f"{value:.4g}".replace("-", MINUS)
@@ -75,11 +84,13 @@ def seconds(value: Any) -> str:
     if missing:
         return missing
     if value < 60:
-        return f"{value:.1f} s"
+        return f"{value:.1f}{SPACE}s"
     whole = round(value)
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return f"{whole // 60}{SPACE}min{SPACE}{whole % 60:02d}{SPACE}s"
+    return f"{whole // 3600}{SPACE}h{SPACE}{whole % 3600 // 60:02d}{SPACE}min"
 
 
-FILTERS = {each.__name__: each for each in (count, size, tokens, flops, loss, signed, percent, short, seconds)}
+FILTERS = {
+    each.__name__: each for each in (count, size, tokens, flops, loss, signed, percent, whole_percent, short, seconds)
+}

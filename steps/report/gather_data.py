@@ -16,6 +16,13 @@ STAGE_LABELS = {
     "held_out": "held out for evaluation",
 }
 """What removes documents, in the words of the page, by fate."""
+REASONS_ARE = {
+    "exact_duplicate": "copy kept in",
+    "fuzzy_duplicate": "copy kept in",
+    "heuristics": "by",
+    "contaminated": "in",
+}
+"""What the reasons counted for a fate are; fates that are missing have one reason only."""
 NUM_BUCKETS = 5
 
 
@@ -27,6 +34,7 @@ def gather_funnel(cells: str) -> dict[str, Any]:
             **stage,
             "label": STAGE_LABELS.get(stage["stage"], stage["stage"]),
             "reasons": dict(Counter(funnel["by_reason"].get(stage["stage"], {})).most_common(6)),
+            "reasons_are": REASONS_ARE.get(stage["stage"], ""),
         }
         for stage in funnel["stages"]
     ]

@@ -37,7 +37,9 @@ def gather_samples(
         samples.append(_sample("heuristics", each["reasons"], each, each["text"]))
     for benchmark, members in read_json(f"{contaminated}/flagged_samples.json").items():
         for each in members[:per_reason]:
-            reason = f"{each['max_overlap']:.0%} of a paragraph's word n-grams are in {benchmark} (e.g. {each['example']})"
+            reason = (
+                f"{each['max_overlap']:.0%} of a paragraph's word n-grams are in {benchmark} (e.g. {each['example']})"
+            )
             samples.append(_sample("contaminated", reason, each, each["matched_text"]))
     return [{**each, "text": each["text"][:characters], "cut": len(each["text"]) > characters} for each in samples]
 

@@ -93,15 +93,22 @@ def gather_evaluations(evaluations: tuple[NamedInput, ...]) -> list[dict[str, An
     return rows
 
 
-def headline(forecast: dict[str, Any]) -> dict[str, Any]:
-    """Returns the answer first: is the run on its forecast, by how much not, against the drop and the seed noise."""
+def headline(forecast: dict[str, Any], tolerated_share: float) -> dict[str, Any]:
+    """Returns the answer first: is the run on its forecast, by how much not, against the drop and the seed noise.
+
+    Args:
+        forecast: what `gather_forecast` returned.
+        tolerated_share: an error outside the range is still near while it is under this share of the drop.
+    """
     score, noise = forecast["score"], forecast["noise"]
     last = score["marks"][-1]
     side = "above" if score["error"] < 0 else "below"
     on = bool(score["within_range"])
+    near = not on and score["error_share_of_drop"] < tolerated_share
     return {
         "on_forecast": on,
-        "verdict": "On its forecast" if on else "Off its forecast",
+        "near_forecast": near,
+        "verdict": "On its forecast" if on else "Near its forecast" if near else "Off its forecast",
         "sentence": (
             f"{score['target']} ended at a held-out macro loss of {score['actual_loss']:.3f} nats a token, "
             f"{abs(score['error']):.3f} {side} the {score['predicted_loss']:.3f} that was forecast before it was trained"

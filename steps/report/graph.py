@@ -6,6 +6,7 @@ own. Linear in edges but for the implied ones, which are found with bit sets; 50
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 SWEEPS = 12
 
@@ -98,11 +99,13 @@ class Sizes:
     layer_gap: float
     lane_width: float
     """What an edge that passes a layer takes there."""
+    most_in_layer: int
+    """Nodes side by side; more are put in the next layer, which a page can scroll to better than sideways."""
 
 
 def lay_out(nodes: Sequence[str], edges: Sequence[tuple[str, str]], sizes: Sizes) -> Layout:
     """Returns a layout from top to bottom; roots stand right above what first needs them."""
-    layers = longest_path_layers(nodes, edges)
+    layers = _narrow_layers(nodes, edges, sizes.most_in_layer)
     for node in nodes:
         below = [layers[child] for parent, child in edges if parent == node]
         if below and not any(child == node for _, child in edges):
@@ -111,7 +114,7 @@ def lay_out(nodes: Sequence[str], edges: Sequence[tuple[str, str]], sizes: Sizes
     for node in nodes:
         rows[layers[node]].append(node)
     chains = _chains(edges, layers, rows)
-    links = [pair for chain in chains.values() for pair in zip(chain, chain[1:], strict=False)]
+    links = [pair for chain in chains.values() for pair in pairwise(chain)]
     widths = {each: sizes.lane_width for row in rows for each in row} | dict.fromkeys(nodes, sizes.node_width)
     x = _columns(rows, links, widths, sizes.column_gap)
     step = sizes.node_height + sizes.layer_gap
@@ -122,6 +125,22 @@ def lay_out(nodes: Sequence[str], edges: Sequence[tuple[str, str]], sizes: Sizes
     routes = {edge: [point[each] for each in chain] for edge, chain in chains.items()}
     height = max(0.0, len(rows) * step - sizes.layer_gap)
     return Layout(right - left, height, {node: point[node] for node in nodes}, routes)
+
+
+def _narrow_layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]], most: int) -> dict[str, int]:
+    """Longest-path layers, but a node that finds its layer full goes to the next one that is not."""
+    parents: dict[str, list[str]] = {node: [] for node in nodes}
+    for parent, child in edges:
+        parents[child].append(parent)
+    layers: dict[str, int] = {}
+    taken: dict[int, int] = {}
+    for node in _topological(nodes, edges):
+        layer = max((layers[parent] + 1 for parent in parents[node]), default=0)
+        while taken.get(layer, 0) >= most:
+            layer += 1
+        layers[node] = layer
+        taken[layer] = taken.get(layer, 0) + 1
+    return layers
 
 
 def _chains(

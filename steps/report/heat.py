@@ -28,7 +28,11 @@ def heat_tables(cube: list[dict[str, Any]], topics: list[dict[str, Any]], source
 
 
 def _table(
-    axis: str, keys: list[tuple[Any, str, str]], other: str, others: list[tuple[Any, str, str]], cube: list[dict[str, Any]]
+    axis: str,
+    keys: list[tuple[Any, str, str]],
+    other: str,
+    others: list[tuple[Any, str, str]],
+    cube: list[dict[str, Any]],
 ) -> dict[str, Any]:
     buckets: dict[Any, list[int]] = defaultdict(lambda: [0] * NUM_BUCKETS)
     cells: dict[Any, list[int]] = defaultdict(lambda: [0] * NUM_BUCKETS)

@@ -64,7 +64,10 @@ class TextsResult:
 
 @kind("test/texts", version=1)
 def texts(config: TextsConfig, out: Out) -> TextsResult:
-    rows = [f"{config.source} text number {n} " + "with the words that people have to read of it " * (n % 7) for n in range(40)]
+    rows = [
+        f"{config.source} text number {n} " + "with the words that people have to read of it " * (n % 7)
+        for n in range(40)
+    ]
     rows += [f"{HOSTILE} {config.source}", f"{FLAGGED} {config.source}", "the same text in all sources of the chain"]
     named = sorted((document_id(text), text, f"{config.source}/{n}.txt", "{}") for n, text in enumerate(rows))
     columns = [pa.array(list(column), pa.string()) for column in zip(*named, strict=True)]
@@ -88,7 +91,13 @@ def judgement(config: JudgementConfig, out: Out) -> dict[str, int]:
         table = {
             "exact": [{"id": r["id"], "kept_source": SOURCES[0]} for r in rows if "same text" in r["text"] and number],
             "fuzzy": [
-                {"id": r["id"], "kept_source": source.name, "kept_id": rows[0]["id"], "containment": 0.95, "jaccard": 0.9}
+                {
+                    "id": r["id"],
+                    "kept_source": source.name,
+                    "kept_id": rows[0]["id"],
+                    "containment": 0.95,
+                    "jaccard": 0.9,
+                }
                 for r in rows
                 if r["text"].startswith(HOSTILE)
             ],
@@ -110,7 +119,14 @@ def judgement(config: JudgementConfig, out: Out) -> dict[str, int]:
     if config.judgement == "topics":
         counts = dict.fromkeys(SOURCES, 14)
         listed = [
-            {"topic": n, "name": name, "terms": name.split("-"), "documents": 70, "documents_by_source": counts, "clusters": [n]}
+            {
+                "topic": n,
+                "name": name,
+                "terms": name.split("-"),
+                "documents": 70,
+                "documents_by_source": counts,
+                "clusters": [n],
+            }
             for n, name in enumerate(TOPICS)
         ]
         Path(out.file("topics.json")).write_text(json.dumps({"cluster_sample_documents": [1], "topics": listed}))
@@ -157,8 +173,12 @@ class TokensConfig:
 @kind("test/tokens", version=1)
 def tokens(config: TokensConfig, out: Out) -> dict[str, int]:
     names = sorted(path.name for path in Path(config.cells).iterdir())
-    cells = tuple(CellEntry(name=n, tokens=4000 + 10 * i, documents=9, bytes=14000, digest="0") for i, n in enumerate(names))
-    index = TokenIndex(begin_token=0, end_token=None, vocabulary_size=2048, tokenizer_digest="0", split="train", cells=cells)
+    cells = tuple(
+        CellEntry(name=n, tokens=4000 + 10 * i, documents=9, bytes=14000, digest="0") for i, n in enumerate(names)
+    )
+    index = TokenIndex(
+        begin_token=0, end_token=None, vocabulary_size=2048, tokenizer_digest="0", split="train", cells=cells
+    )
     write_index(out.file("index.json"), index)
     return {"tokens": sum(cell.tokens for cell in cells)}
 
@@ -194,7 +214,9 @@ def train(config: RunConfig, out: Out) -> dict[str, float]:
     for s in range(config.num_steps // 20, config.num_steps + 1, config.num_steps // 20):
         loss = macro(s / config.num_steps)
         sets = {name: {"loss": loss + 0.1 * (n - 2), "bpb": loss / 3} for n, name in enumerate(SOURCES)}
-        evals.append({**at(s), "macro_loss": loss, "micro_loss": loss, "macro_bpb": loss / 3, "micro_bpb": 1.2, "sets": sets})
+        evals.append(
+            {**at(s), "macro_loss": loss, "micro_loss": loss, "macro_bpb": loss / 3, "micro_bpb": 1.2, "sets": sets}
+        )
     checkpoints = [f"checkpoints/step-{config.num_steps}"]
     run = {
         "model": {"width": config.width, "num_layers": 2, "num_experts": 16, "experts_per_token": 2}, "num_steps": config.num_steps,
@@ -229,9 +251,15 @@ def data() -> dict[str, object]:
     made: dict[str, object] = {"sources": sources}
     for name in ("exact", "fuzzy", "contaminated", "heldout", "topics", "quality"):
         made[name] = Step(f"judge-{name}", judgement, JudgementConfig(judgement=name, sources=sources))
-    made["heuristics"] = Step("heuristics", judge_documents, HeuristicsConfig(sources=sources, preset_by_source={}, default_preset="short", presets=(SHORT,)))
+    made["heuristics"] = Step(
+        "heuristics",
+        judge_documents,
+        HeuristicsConfig(sources=sources, preset_by_source={}, default_preset="short", presets=(SHORT,)),
+    )
     names = ("exact", "fuzzy", "heuristics", "contaminated", "heldout", "topics", "quality")
-    made["cells"] = Step("cells", documents_by_cell, CellsConfig(sources=sources, **{name: made[name] for name in names}))
+    made["cells"] = Step(
+        "cells", documents_by_cell, CellsConfig(sources=sources, **{name: made[name] for name in names})
+    )
     made["labels"] = Step("labels", labels, LabelsConfig(documents=sources[0].path))
     made["classifier"] = Step("classifier", classifier, LabelsConfig(documents=sources[0].path))
     made["tokens"] = Step("tokens", tokens, TokensConfig(cells=made["cells"] / "cells"))  # type: ignore[operator]
@@ -248,14 +276,27 @@ def pipeline(params: Params) -> list[Step]:
     def run(name: str, width: int, flops: float, after: tuple[Step, ...] = (), **changes: float) -> Step:
         return Step(name, train, RunConfig(width=width, flops=flops, **shared, **changes), after=after)  # type: ignore[arg-type]
 
-    rungs = tuple(NamedRun(name=f"d{width}", run=run(f"ladder/d{width}", width, flops)) for width, flops in RUNGS.items())
+    rungs = tuple(
+        NamedRun(name=f"d{width}", run=run(f"ladder/d{width}", width, flops)) for width, flops in RUNGS.items()
+    )
     noise = Step("noise", seed_noise, NoiseConfig(runs=(rungs[0].run, run("ladder/d32-seed1", 32, RUNGS[32], seed=1))))
     made_forecast = Step("forecast", forecast, ForecastConfig(
         rungs=rungs, target_name="hero", target_flops=int(HERO_FLOPS), asymptote=1.5, asymptote_range=(1.2, 1.8)))  # fmt: skip
     hero = run("hero", 112, HERO_FLOPS, after=(made_forecast,), shift=params.shift)
     scored = Step("score", score, ScoreConfig(forecast=made_forecast, run=hero))
     checked = Step("evaluate", evaluation, EvaluationConfig(checkpoint=hero.milestone("checkpoints/step-400")))
-    names = ("sources", "cells", "fuzzy", "heuristics", "contaminated", "topics", "labels", "classifier", "tokens", "mixture")
+    names = (
+        "sources",
+        "cells",
+        "fuzzy",
+        "heuristics",
+        "contaminated",
+        "topics",
+        "labels",
+        "classifier",
+        "tokens",
+        "mixture",
+    )
     config = ExperimentReportConfig(
         title=params.title,
         hero=NamedRun(name="hero", run=hero),
