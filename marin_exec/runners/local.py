@@ -3,10 +3,11 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
-from marin_exec.runners.attempt import execute, map_in_process
+from marin_exec.runners.attempt import execute
+from marin_exec.runners.shards import map_in_process
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 
 
@@ -47,7 +48,7 @@ class LocalBackend:
 
 
 @contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Generator[None]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

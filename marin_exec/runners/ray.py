@@ -6,22 +6,26 @@ descriptions of files. Retries are the scheduler's own (Ray's are off for attemp
 Without an address, a cluster is started on this machine, bound to the loopback interface, and stopped at the end.
 """
 
+import dataclasses
 import os
+import re
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from marin_exec.errors import ConfigError, StepFailed, StoreError
-from marin_exec.runners.attempt import ShardTask, execute, run_shard
+from marin_exec.errors import ConfigError, StoreError
+from marin_exec.runners.attempt import execute
+from marin_exec.runners.failures import failure_of
+from marin_exec.runners.shards import ShardTask, run_shard
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.store import Piece
 
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
 SHARD_RETRIES = 2
 TAIL_CHARACTERS = 8_000
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RayBackend:
@@ -64,7 +68,7 @@ class RayBackend:
                 "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
             }
         try:
-            ray.init(address=self._address, namespace="marin-exec", **options)
+            ray.init(address=self._address or "local", namespace="marin-exec", **options)
         except ConnectionError as error:
             raise ConfigError(
                 f"no Ray cluster at {self._address!r} ({error}); start one with `ray start --head`, give another --address, "
@@ -104,6 +108,8 @@ class RayBackend:
             time.sleep(timeout_seconds)
             return []
         ready, _ = ray.wait(list(self._refs), num_returns=1, timeout=timeout_seconds)
+        if ready:  # and all others that have ended meanwhile
+            ready, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
         return [(self._refs.pop(ref), _outcome(ref)) for ref in ready]
 
     def cancel(self, token: str) -> None:
@@ -131,8 +137,13 @@ class RayBackend:
         }
 
 
-def _outcome(ref: Any) -> AttemptOutput | Failure:
-    """Returns a finished task's outcome; the cluster's own failures become a Failure too."""
+def _outcome(ref: Any, what: str = "") -> Any:
+    """Returns what a finished task returned; the cluster's own failures become a Failure too.
+
+    Args:
+        ref: of the task's result.
+        what: which part of a step the task was.
+    """
     import ray
     from ray import exceptions
 
@@ -148,26 +159,27 @@ def _outcome(ref: Any) -> AttemptOutput | Failure:
     try:
         return ray.get(ref)
     except infrastructure as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+        reason = f"{what}: {_cluster_reason(error)}" if what else _cluster_reason(error)
         return Failure(reason=reason, infrastructure=True)
     except exceptions.RayError as error:
         # The wrapper itself could not run: a module missing on the worker, an environment that cannot be built.
-        reason = f"the worker could not run the step: {' '.join(str(error).split())[-400:]}"
-        return Failure(reason=reason, infrastructure=False, traceback=str(error))
+        text = _COLOUR.sub("", str(error))
+        reason = f"the worker could not run {what or 'the step'}: {' '.join(text.split())[-400:]}"
+        return Failure(reason=reason, infrastructure=False, traceback=text)
+
+
+def _cluster_reason(error: Exception) -> str:
+    """Returns in one line why the cluster lost a task: Ray explains at length, its first sentences say what happened."""
+    first = " ".join(_COLOUR.sub("", str(error)).split())
+    return f"{type(error).__name__}: {first[:300]}{'...' if len(first) > 300 else ''}"
 
 
 def _execute_on_worker(pickled: bytes) -> AttemptOutput | Failure:
     """Runs in a Ray worker: executes an attempt, keeping the end of what it printed for the log of a failure."""
-    import dataclasses
-
     from ray import cloudpickle
 
     task: AttemptTask = cloudpickle.loads(pickled)
-    with _captured_output() as printed:
-        outcome = execute(task, _map_on_ray)
-    if isinstance(outcome, Failure):
-        return dataclasses.replace(outcome, output_tail=printed.tail())
-    return outcome
+    return _with_output_tail(lambda: execute(task, _map_on_ray))
 
 
 def _run_shard_on_worker(pickled: bytes) -> Piece | Failure:
@@ -175,45 +187,50 @@ def _run_shard_on_worker(pickled: bytes) -> Piece | Failure:
     from ray import cloudpickle
 
     shard: ShardTask = cloudpickle.loads(pickled)
-    try:
-        return run_shard(shard)
-    except Exception as error:
-        reason = f"shard {shard.name}: {type(error).__name__}: {error}"
-        return Failure(reason=reason, infrastructure=False, traceback=traceback.format_exc())
+    return _with_output_tail(lambda: run_shard(shard))
 
 
-def _map_on_ray(shards: list[ShardTask], cpus: float) -> Iterable[Piece]:
-    """Runs shards as Ray tasks, a bounded number in flight, and yields their pieces as they finish."""
+def _with_output_tail[T](run: Callable[[], T | Failure]) -> T | Failure:
+    with CapturedOutput() as printed:
+        try:
+            outcome = run()
+        except KeyboardInterrupt as error:  # raised by the step itself: a cancelled task is killed
+            outcome = failure_of(error)
+    if isinstance(outcome, Failure) and not outcome.output_tail:
+        return dataclasses.replace(outcome, output_tail=printed.tail())
+    return outcome
+
+
+def _map_on_ray(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failure]:
+    """Runs shards as Ray tasks, a bounded number in flight, and yields their outcomes as they finish.
+
+    Closing the generator stops the shards in flight: a step that failed leaves nothing running.
+    """
     import ray
     from ray import cloudpickle
 
     remote = ray.remote(_run_shard_on_worker)
     window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
     waiting = list(reversed(shards))
-    in_flight: list[Any] = []
-    while waiting or in_flight:
-        while waiting and len(in_flight) < window:
-            shard = waiting.pop()
-            label = f"{shard.task.step_name} {shard.name}"
-            options = {"name": label, "num_cpus": cpus, "max_retries": SHARD_RETRIES}
-            in_flight.append(remote.options(**options).remote(cloudpickle.dumps(shard)))
-        ready, in_flight = ray.wait(in_flight, num_returns=1)
-        for ref in ready:
-            yield _piece_of(ray.get(ref))
+    in_flight: dict[Any, str] = {}
+    try:
+        while waiting or in_flight:
+            while waiting and len(in_flight) < window:
+                shard = waiting.pop()
+                label = f"{shard.task.step_name} {shard.name}"
+                options = {"name": label, "num_cpus": cpus, "max_retries": SHARD_RETRIES}
+                in_flight[remote.options(**options).remote(cloudpickle.dumps(shard))] = shard.name
+            for ref in ray.wait(list(in_flight), num_returns=1)[0]:
+                yield _outcome(ref, f"shard {in_flight.pop(ref)}")
+    finally:
+        for ref in in_flight:
+            ray.cancel(ref, force=True)
 
 
-def _piece_of(outcome: Piece | Failure) -> Piece:
-    if isinstance(outcome, Failure):
-        error = StepFailed(outcome.reason)
-        error.add_note(f"On the worker:\n{outcome.traceback}")
-        raise error
-    return outcome
-
-
-class _captured_output:
+class CapturedOutput:
     """Sends this process's stdout and stderr, C level included, to a file while it is active."""
 
-    def __enter__(self) -> "_captured_output":
+    def __enter__(self) -> "CapturedOutput":
         self._file = tempfile.TemporaryFile()
         sys.stdout.flush()
         sys.stderr.flush()

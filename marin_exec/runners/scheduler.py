@@ -88,7 +88,7 @@ class Scheduler:
             self._try_to_start(self.statuses[digest])
         for status, lease in self._heartbeats.lost():
             if status.state is State.RUNNING and status.lease is lease:
-                self.backend.cancel(status.token)
+                self._cancel_task(status)
                 self._try_again(status, "lease lost to another driver; looking at what it does")
         if self._running:
             for token, outcome in self.backend.finished(self.timing.poll):
@@ -227,10 +227,11 @@ class Scheduler:
         if isinstance(outcome, Failure):
             self._end_failed(status, outcome)
             return
-        record = finished_record(status, outcome)
+        record, lease = finished_record(status, outcome), status.lease
+        assert lease is not None
         self._heartbeats.remove(status)  # a renewal after the commit would look like a lost lease
         try:
-            self._commit(status.lease, record)
+            self._commit(lease, record)
         except LeaseLost as error:
             self._try_again(status, f"lease lost before the commit: {error}")
             return
@@ -298,6 +299,10 @@ class Scheduler:
         self._queue.put_back(status.planned.digest)
         self._settle(status, State.PENDING, note)
 
+    def _cancel_task(self, status: StepStatus) -> None:
+        if status.token is not None:
+            self.backend.cancel(status.token)
+
     def _forget_attempt(self, status: StepStatus) -> None:
         self._heartbeats.remove(status)
         if status.token is not None:
@@ -309,7 +314,7 @@ class Scheduler:
 
     def _cancel_all(self, why: str) -> None:
         for status in list(self._running.values()):
-            self.backend.cancel(status.token)
+            self._cancel_task(status)
             self._give_back(status, why, "cancelled", reason=why)
             self._forget_attempt(status)
         for status in self.statuses.values():
