@@ -43,8 +43,8 @@ def evaluate_checkpoint(config: CheckpointEvaluationConfig, out: Out) -> Checkpo
 
     step, evaluation = score_checkpoint(config.checkpoint, config.evaluation, config.evaluation_sequences)
     page = {"step": step, **dataclasses.asdict(evaluation), "tagged": evaluation.tagged("eval_dropless")}
-    with fsspec.open(out.file("evaluation.json"), "w") as file:
-        json.dump(page, file, indent=1, sort_keys=True)
+    filesystem, where = fsspec.core.url_to_fs(out.file("evaluation.json"))
+    filesystem.pipe_file(where, json.dumps(page, indent=1, sort_keys=True).encode())
     return CheckpointEvaluation(
         step=step,
         macro_loss=evaluation.macro_loss,

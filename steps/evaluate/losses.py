@@ -24,10 +24,17 @@ _TOKENS_A_BATCH = 2048
 class HeldOutSet(Protocol):
     """What is needed of an evaluation set (`steps.mix.order.EvaluationSet`)."""
 
-    tokens: np.ndarray
-    segment_ids: np.ndarray
-    loss_mask: np.ndarray
-    num_bytes: int
+    @property
+    def tokens(self) -> np.ndarray: ...
+
+    @property
+    def segment_ids(self) -> np.ndarray: ...
+
+    @property
+    def loss_mask(self) -> np.ndarray: ...
+
+    @property
+    def num_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
         parameters = parameter_tree({name: jax.ShapeDtypeStruct(shapes[name], jnp.float32) for name in shapes})
         qb_betas = jax.ShapeDtypeStruct((model.num_layers, model.num_experts), jnp.float32)
         # Without the optimiser's part: evaluation neither reads nor needs it.
-        state = load_tree(checkpoint, TrainState(parameters, None, qb_betas))
+        state = load_tree(checkpoint, TrainState(parameters, None, qb_betas))  # type: ignore[arg-type]
         evaluator = Evaluator(
             evaluation_batches(evaluation, model.sequence_length), model, sequences_per_set=sequences_per_set
         )

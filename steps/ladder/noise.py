@@ -59,8 +59,8 @@ def seed_noise(config: NoiseConfig, out: Out) -> NoiseResult:
     ranges = [max(losses) - min(losses) for losses in by_step]
     steps = [row["step"] for row in runs[0][1]]
     page = {"seeds": seeds, "steps": steps, "macro_loss": by_step, "range": ranges}
-    with fsspec.open(out.file("noise.json"), "w") as file:
-        json.dump(page, file, indent=1)
+    filesystem, where = fsspec.core.url_to_fs(out.file("noise.json"))
+    filesystem.pipe_file(where, json.dumps(page, indent=1).encode())
     return NoiseResult(
         num_runs=len(runs),
         mean_macro_loss=statistics.fmean(by_step[-1]),
@@ -71,7 +71,6 @@ def seed_noise(config: NoiseConfig, out: Out) -> NoiseResult:
 
 
 def _read_run(path: str) -> tuple[dict, list[dict]]:
-    with fsspec.open(f"{path}/run.json", "r") as file:
-        described = json.load(file)
-    with fsspec.open(f"{path}/evals.jsonl", "r") as file:
-        return described, [json.loads(line) for line in file]
+    filesystem, root = fsspec.core.url_to_fs(path)
+    described = json.loads(filesystem.cat_file(f"{root}/run.json"))
+    return described, [json.loads(line) for line in filesystem.cat_file(f"{root}/evals.jsonl").splitlines()]

@@ -130,7 +130,7 @@ def _feed_forward(
         valid_T,
         router=layer["router"],
         router_bias=bias_E,
-        expert_mlp=experts,
+        expert_mlp=experts,  # type: ignore[arg-type]  # called the same way
         mesh=mesh,  # type: ignore[arg-type]
     )
     shared = jax.nn.silu(x_TD @ layer["shared_gate"]) * (x_TD @ layer["shared_up"]) @ layer["shared_down"]

@@ -66,11 +66,10 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
         "model": dataclasses.asdict(model),
         "arrays": array_digests(state),
     }
-    with fsspec.open(f"{path}/{CHECKPOINT_FILE}", "w") as file:
-        json.dump(described, file, indent=1)
+    filesystem, root = fsspec.core.url_to_fs(path)
     for name, lines in history.take_recent().items():
-        with fsspec.open(f"{path}/{name}", "w") as file:
-            file.writelines(lines)
+        filesystem.pipe_file(f"{root}/{name}", "".join(lines).encode())
+    filesystem.pipe_file(f"{root}/{CHECKPOINT_FILE}", json.dumps(described, indent=1).encode())
 
 
 def read_description(path: str) -> dict[str, Any]:
@@ -79,9 +78,9 @@ def read_description(path: str) -> dict[str, Any]:
     Raises:
         StepFailed: there is none, or it is of a newer format.
     """
+    filesystem, root = fsspec.core.url_to_fs(path)
     try:
-        with fsspec.open(f"{path}/{CHECKPOINT_FILE}", "r") as file:
-            described = json.load(file)
+        described = json.loads(filesystem.cat_file(f"{root}/{CHECKPOINT_FILE}"))
     except FileNotFoundError as error:
         raise StepFailed(
             f"checkpoint {path}: {CHECKPOINT_FILE} is missing; a directory that train/language_model wrote is needed, "
@@ -94,7 +93,7 @@ def read_description(path: str) -> dict[str, Any]:
     return described
 
 
-def load_tree(path: str, exemplar: TrainState) -> TrainState:
+def load_tree(path: str, exemplar: Any) -> TrainState:
     """Returns the arrays of a checkpoint, checked against the digests it was saved with.
 
     Args:
@@ -117,8 +116,5 @@ def load_tree(path: str, exemplar: TrainState) -> TrainState:
 
 def read_history(path: str) -> dict[str, list[str]]:
     """Returns the lines that a checkpoint holds of each log, by file name."""
-    found = {}
-    for name in History.FILES:
-        with fsspec.open(f"{path}/{name}", "r") as file:
-            found[name] = file.readlines()
-    return found
+    filesystem, root = fsspec.core.url_to_fs(path)
+    return {name: filesystem.cat_file(f"{root}/{name}").decode().splitlines(keepends=True) for name in History.FILES}

@@ -20,7 +20,10 @@ class History:
 
     def __init__(self, out: Out, earlier: Mapping[str, list[str]]):
         """Opens the files and writes what earlier attempts logged, as whole lines by file name."""
-        self._files = {name: fsspec.open(out.file(name), "w").open() for name in (*self.FILES, self.TIMINGS)}
+        self._files: dict[str, Any] = {}
+        for name in (*self.FILES, self.TIMINGS):
+            filesystem, where = fsspec.core.url_to_fs(out.file(name))
+            self._files[name] = filesystem.open(where, "w")
         self._recent: dict[str, list[str]] = {name: [] for name in self.FILES}
         for name in self.FILES:
             self._files[name].writelines(earlier.get(name, ()))

@@ -69,8 +69,8 @@ def train(config: TrainConfig, out: Out) -> TrainResult:
             rows = [json.loads(line) for line in earlier.get(History.METRICS, ())]
             run = _Run(config, out, order, evaluator, history, tracker, state, rows)
             _run_updates(run, first)
-    with fsspec.open(out.file("run.json"), "w") as file:
-        json.dump(described, file, indent=1)
+    filesystem, where = fsspec.core.url_to_fs(out.file("run.json"))
+    filesystem.pipe_file(where, json.dumps(described, indent=1).encode())
     return dataclasses.replace(
         _result(run, described),
         resumed_from_step=first,

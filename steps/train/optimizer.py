@@ -53,23 +53,24 @@ def scale_by_muon_h(learning_rate: jax.Array | float, momentum: float, iteration
     A matrix whose momentum is zero (an expert that no token has reached) stays where it is.
     """
 
-    def init(parameters: Any) -> MuonState:
-        return MuonState(jax.tree.map(jnp.zeros_like, parameters))
+    def init(params: Any) -> MuonState:
+        return MuonState(jax.tree.map(jnp.zeros_like, params))
 
     def step(weights_NAB: jax.Array, directions_NAB: jax.Array) -> jax.Array:
         orthogonal = jax.vmap(lambda matrix: zeropower_via_newtonschulz5(matrix, steps=iterations, eps=1e-8))
-        return norm_preserving_update(weights_NAB, orthogonal(directions_NAB), learning_rate)
+        change = norm_preserving_update(weights_NAB, orthogonal(directions_NAB), learning_rate)
+        return jnp.asarray(change)
 
-    def update(gradients: Any, state: MuonState, parameters: Any = None) -> tuple[Any, MuonState]:
-        buffer = jax.tree.map(lambda m, g: momentum * m + g, state.momentum, gradients)
-        directions = jax.tree.map(lambda m, g: momentum * m + g, buffer, gradients)
-        return _by_matrix_shape(step, parameters, directions), MuonState(buffer)
+    def update(updates: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, MuonState]:
+        buffer = jax.tree.map(lambda m, g: momentum * m + g, state.momentum, updates)
+        directions = jax.tree.map(lambda m, g: momentum * m + g, buffer, updates)
+        return _by_matrix_shape(step, params, directions), MuonState(buffer)
 
     return optax.GradientTransformation(init, update)
 
 
 def _by_matrix_shape(step: Callable[[jax.Array, jax.Array], jax.Array], parameters: Any, directions: Any) -> Any:
-    """Maps `step` over all matrices of two like trees, those of one shape stacked: it is compiled once a shape, not once an array."""
+    """Maps `step` over all matrices of two like trees, those of one shape stacked, so that it is compiled once a shape."""
     weights, structure = jax.tree.flatten(parameters)
     moves = jax.tree.leaves(directions)
     by_shape: dict[tuple[int, ...], list[int]] = {}

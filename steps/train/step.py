@@ -88,7 +88,7 @@ def update(
     model: ModelConfig,
     groups: OptimizerConfig,
     z_loss: float,
-) -> tuple[TrainState, dict[str, jax.Array]]:
+) -> tuple[TrainState, dict[str, Any]]:
     """Returns the state after one update, and its metrics as scalars. The state given is donated: it can't be used again.
 
     Args:
@@ -117,4 +117,5 @@ def update(
         "parameter_norm": optax.global_norm(state.parameters),
         **_metrics(stats, state.qb_betas, num_tokens * model.experts_per_token * model.num_layers),
     }
-    return TrainState(optax.apply_updates(state.parameters, updates), optimizer_state, stats.qb_beta), metrics
+    parameters: Any = optax.apply_updates(state.parameters, updates)
+    return TrainState(parameters, optimizer_state, stats.qb_beta), metrics

@@ -6,7 +6,7 @@ nothing leaves the machine unless WANDB_API_KEY is set or the config says so.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from steps.train.language_model import TrainConfig
 
 
 @contextmanager
-def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any]) -> Iterator[Tracker]:
+def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any]) -> Generator[Tracker]:
     """Yields the tracker of one attempt, and finishes it.
 
     Args:

@@ -157,7 +157,7 @@ def test_train_loss_that_is_not_finite_names_the_update(inputs, tmp_path, monkey
         train_language_model(tiny_config(inputs), out)
     kept = rows(tmp_path, "metrics.jsonl")
     assert len(kept) >= 4 and all(math.isfinite(row["loss"]) for row in kept)
-    assert [each.name for each in out.milestones("checkpoints/")][0] == "checkpoints/step-3"
+    assert next(each.name for each in out.milestones("checkpoints/")) == "checkpoints/step-3"
 
 
 def test_train_offline_tracker_changes_no_result(whole, inputs, tmp_path, monkeypatch):
