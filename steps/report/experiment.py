@@ -59,7 +59,7 @@ class ExperimentReportConfig:
     tolerated_share_of_drop: float = 0.5
     """Outside the forecast's range, an error under this share of the drop from the last rung is called near."""
     samples_per_reason: int = 1
-    """Removed documents shown for each rule and benchmark; of near duplicates four times as many."""
+    """Removed documents shown for each rule and benchmark; of near duplicates three times as many."""
     sample_characters: int = 280
     """Samples are cut to so many."""
 

@@ -1,7 +1,6 @@
 """The graph of steps as SVG: alike siblings as one stack, reuse marked by words and pattern, details in tooltips."""
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -71,13 +70,13 @@ def _patterns() -> Markup:
 
 def _edge(route: list[tuple[float, float]], waits: bool, edge: tuple[str, str]) -> Markup:
     half = _SIZES.node_height / 2
-    points = [(x, y) for x, y in route]
-    points[0] = (points[0][0], points[0][1] + half)
-    points[-1] = (points[-1][0], points[-1][1] - half)
-    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in pairwise(points):
-        middle = (y0 + y1) / 2
-        path += f" C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}"
+    x, y = route[0]
+    path, y = f"M{x:.1f},{y + half:.1f}", y + half
+    for to_x, to_y in route[1:]:  # curved between layers, straight down where it passes one
+        middle, end = (y + to_y - half) / 2, to_y - half
+        path += f" C{x:.1f},{middle:.1f} {to_x:.1f},{middle:.1f} {to_x:.1f},{end:.1f}"
+        path += f" V{to_y + half:.1f}" if (to_x, to_y) != route[-1] else ""
+        x, y = to_x, to_y + half
     return element(
         "path", d=path, class_="edge waits" if waits else "edge", marker_end="url(#arrow)",
         data_parent=edge[0][:24], data_child=edge[1][:24],

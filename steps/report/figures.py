@@ -118,7 +118,7 @@ def residuals(forecast: dict[str, Any]) -> Markup:
         ],
         title="Actual less predicted macro loss at each evaluation",
         x=_PROGRESS,
-        y=Axis(label="actual less predicted (nats)", format=_tick(2)),
+        y=Axis(label="actual less predicted (nats)", format=_tick(3)),
         references=[(0.0, "")],
     )
 

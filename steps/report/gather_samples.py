@@ -10,7 +10,8 @@ import xxhash
 from steps.documents import NamedInput, read_table, shard_names
 from steps.report.outputs import read_json
 
-MAX_HEURISTIC_SAMPLES = 8
+MAX_HEURISTIC_SAMPLES = 6
+_MAX_REASONS = 3
 
 
 def gather_samples(
@@ -23,10 +24,10 @@ def gather_samples(
         fuzzy: output of dedup/fuzzy.
         heuristics: output of quality/heuristics.
         contaminated: output of decontaminate/ngrams.
-        per_reason: samples of each heuristic rule and benchmark, and of near duplicates four times as many.
+        per_reason: samples of each heuristic rule and benchmark, and of near duplicates three times as many.
         characters: texts are cut to so many.
     """
-    samples = _near_duplicates(sources, fuzzy, 4 * per_reason)
+    samples = _near_duplicates(sources, fuzzy, 3 * per_reason)
     rules = read_json(f"{heuristics}/samples.json")
     chosen = [each for members in rules.values() for each in members[:per_reason]]
     seen: set[str] = set()
@@ -34,14 +35,20 @@ def gather_samples(
         if each["id"] in seen or len(seen) >= MAX_HEURISTIC_SAMPLES:
             continue
         seen.add(each["id"])
-        samples.append(_sample("heuristics", each["reasons"], each, each["text"]))
+        samples.append(_sample("heuristics", _first_reasons(each["reasons"]), each, each["text"]))
     for benchmark, members in read_json(f"{contaminated}/flagged_samples.json").items():
         for each in members[:per_reason]:
             reason = (
-                f"{each['max_overlap']:.0%} of a paragraph's word n-grams are in {benchmark} (e.g. {each['example']})"
+                f"{each['max_overlap']:.0%} of a paragraph's word n-grams are in {benchmark}, such as {each['example']}"
             )
             samples.append(_sample("contaminated", reason, each, each["matched_text"]))
     return [{**each, "text": each["text"][:characters], "cut": len(each["text"]) > characters} for each in samples]
+
+
+def _first_reasons(reasons: str) -> str:
+    every = reasons.split(", ")
+    more = len(every) - _MAX_REASONS
+    return ", ".join(every[:_MAX_REASONS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _sample(stage: str, reason: str, document: dict[str, Any], text: str) -> dict[str, Any]:
@@ -61,7 +68,7 @@ def _near_duplicates(sources: tuple[NamedInput, ...], fuzzy: str, count: int) ->
     for _, source, shard, row in hits[:count]:
         document = _document(source.path, [shard], row["id"])
         kept = _document(paths[row["kept_source"]], shard_names(paths[row["kept_source"]]), row["kept_id"])
-        reason = f"{row['containment']:.0%} of its word 3-grams are in {row['kept_source']}: {kept['source_id']}"
+        reason = f"{row['containment']:.0%} of its word n-grams are in {row['kept_source']}: {kept['source_id']}"
         samples.append(
             _sample("fuzzy_duplicate", reason, {**document, "source": source.name}, document["text"])
             | {"kept": {"id": kept["id"], "source": row["kept_source"], "source_id": kept["source_id"]}}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from steps.report import formats
 from steps.report.figure_steps import status_words, step_graph
@@ -26,15 +27,14 @@ def render_page(report: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {**formats.FILTERS, "status": status_words}
-    environment.globals["include_raw"] = lambda name: jinja2.utils.markupsafe.Markup(
-        (_TEMPLATES / name).read_text("utf-8")
-    )
     runs = report["training"]["runs"]
     data = report["data"]
     hero = next(run for run in runs if run["role"] == "hero")
     sources = [each["source"] for each in data["funnel"]["by_source"]]
     return environment.get_template("page.html").render(
         report=report,
+        style=Markup((_TEMPLATES / "page.css").read_text("utf-8")),
+        script=Markup((_TEMPLATES / "page.js").read_text("utf-8")),
         graph=step_graph(report["provenance"]),
         heat=heat_tables(data["cube"], data["topics"], sources),
         num_buckets=NUM_BUCKETS,
