@@ -3,7 +3,10 @@
 import dataclasses
 import importlib.util
 import inspect
+import os
+import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from typing import Any
 from marin_exec.errors import ConfigError, MarinExecError
 from marin_exec.step import Step
 
-_OWN_PACKAGES = {"marin_exec", "steps"}
+_OWN_FOLDERS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), each) for each in ("marin_exec", "steps"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,7 @@ def load_experiment(path: str | Path, arguments: Sequence[str] = ()) -> Experime
     Raises:
         ConfigError: no such file, no `pipeline`, parameters that do not parse, or the file raised (with file and line).
     """
-    file = Path(path).resolve()
+    file = Path(path).resolve()  # before the experiment's own code can change the working directory
     if not file.is_file() or file.suffix != ".py":
         raise ConfigError(
             f"experiment {str(path)!r}: no such Python file; give the path of an experiment, e.g. experiments/hello.py"
@@ -63,10 +66,8 @@ def load_experiment(path: str | Path, arguments: Sequence[str] = ()) -> Experime
 
 
 def _import_file(file: Path) -> ModuleType:
-    folder = str(file.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as `python file.py` does
-    name = f"experiment_{file.stem}"
+    _make_importable(str(file.parent))
+    name = "experiment_" + re.sub(r"\W", "_", file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -78,6 +79,19 @@ def _import_file(file: Path) -> ModuleType:
     except Exception as error:
         raise ConfigError(f"experiment {file}: cannot be imported: {_where(error, file)}") from error
     return module
+
+
+def _make_importable(folder: str) -> None:
+    """Puts an experiment's folder before installed packages, but after the standard library.
+
+    `python file.py` puts it first, where a random.py beside the experiment breaks whatever imports the real one later.
+    """
+    if sys.path and sys.path[0] == folder:
+        del sys.path[0]
+    if folder not in sys.path:
+        library = sysconfig.get_path("stdlib")
+        builtin = [n for n, each in enumerate(sys.path) if each == library or each.startswith(f"{library}/lib-")]
+        sys.path.insert(max(builtin, default=-1) + 1, folder)
 
 
 def _parameters(file: Path, pipeline: Callable[..., Any], arguments: Sequence[str]) -> list[Any]:
@@ -108,9 +122,10 @@ def _modules_beside(file: Path, own_name: str) -> tuple[str, ...]:
     names = [own_name]
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if not origin or name.split(".")[0] in _OWN_PACKAGES or name in ("__main__", own_name):
+        if not origin or name in ("__main__", own_name) or "site-packages" in origin:
             continue
-        if Path(origin).resolve().is_relative_to(file.parent) and "site-packages" not in origin:
+        found = Path(origin).resolve()
+        if found.is_relative_to(file.parent) and not any(found.is_relative_to(each) for each in _OWN_FOLDERS):
             names.append(name)
     return tuple(names)
 
@@ -131,6 +146,7 @@ def main(pipeline: Callable[..., Any]) -> None:
     file = inspect.getsourcefile(pipeline)
     if file is None:
         raise ConfigError("main(pipeline): the pipeline's source file cannot be found; put it in a file")
+    _make_importable(str(Path(file).resolve().parent))
     arguments = sys.argv[1:]
     verb = arguments.pop(0) if arguments and arguments[0] in EXPERIMENT_VERBS else "run"
     cli(args=[verb, file, *arguments], prog_name="marin-exec")

@@ -4,6 +4,7 @@ All of it goes to stderr. What running steps say of themselves is read from thei
 whichever machine they run on.
 """
 
+import os
 import sys
 import time
 from collections import Counter
@@ -13,11 +14,15 @@ from typing import Any
 
 from marin_exec.plan import Action, Plan
 from marin_exec.runners.state import State, StepStatus
+from marin_exec.runners.task import Failure
 from marin_exec.store import Store
 from marin_exec.store.layout import attempts_directory
 
 HEARTBEAT_SECONDS = 60.0
 LOOK_SECONDS = 2.0
+REDRAW_SECONDS = 0.25
+TRACEBACK_LINES = 25
+OUTPUT_LINES = 15
 
 _WORDS = {
     State.PENDING: "again",
@@ -69,27 +74,23 @@ class PlainReporter:
         """Prints the counts, then each root cause with its traceback and where the whole log is."""
         counted = Counter(status.state for status in statuses.values())
         parts = ", ".join(f"{count} {state}" for state, count in counted.items())
-        self._say(
-            f"{'interrupted' if interrupted else 'finished'} in {time.monotonic() - self._started:.0f} s: {parts}"
-        )
+        how = "interrupted" if interrupted else "finished"
+        self._say(f"{how} in {time.monotonic() - self._started:.0f} s: {parts or 'nothing was started'}")
         for status in statuses.values():
             if status.state is State.FAILED and status.failure is not None:
-                self._say_failure(status)
+                self._say_failure(status, status.failure)
 
-    def _say_failure(self, status: StepStatus) -> None:
-        failure = status.failure
-        assert failure is not None
-        step = status.planned.step
-        head = self._store.head(status.planned.digest)
-        attempt = head.data.attempt if head else "?"
-        self._write(f"\nFAILED {step.name} (attempt {attempt}): {failure.reason}")
-        if failure.output_tail.strip():
-            self._write("  it had printed last:")
-            self._write("    " + "\n    ".join(failure.output_tail.strip().splitlines()[-15:]))
+    def _say_failure(self, status: StepStatus, failure: Failure) -> None:
+        planned = status.planned
+        where = f" (attempt {status.last_attempt})" if status.attempts else ""
+        self._write(f"\nFAILED {planned.step.name}{where}: {failure.reason}")
         if failure.traceback:
-            self._write("  traceback:")
-            self._write("    " + "\n    ".join(failure.traceback.strip().splitlines()[-25:]))
-        self._write(f"  log: {self._store.url(attempts_directory(status.planned.digest))}/{attempt}-*.jsonl")
+            self._write(_block("traceback, from the step function on", failure.traceback, TRACEBACK_LINES))
+        if failure.output_tail.strip():
+            self._write(_block("it had printed last", failure.output_tail, OUTPUT_LINES))
+        if status.attempts:
+            log = f"{attempts_directory(planned.digest)}/{status.last_attempt}-*.jsonl"
+            self._write(f"  log: {self._store.url(log)}")
 
     def _say(self, line: str) -> None:
         self._write(f"{datetime.now().strftime('%H:%M:%S')} {line}")
@@ -108,7 +109,7 @@ class LiveReporter(PlainReporter):
         super().__init__(store, plan, run_id)
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, refresh_per_second=4, transient=True)
-        self._last_look = 0.0
+        self._last_look = self._last_drawn = 0.0
         self._progress: dict[str, str] = {}
 
     def __enter__(self) -> "LiveReporter":
@@ -121,6 +122,9 @@ class LiveReporter(PlainReporter):
 
     def tick(self, statuses: dict[str, StepStatus]) -> None:
         now = time.monotonic()
+        if now - self._last_drawn < REDRAW_SECONDS:
+            return
+        self._last_drawn = now
         running = [status for status in statuses.values() if status.state in (State.RUNNING, State.WAITING)]
         if now - self._last_look > LOOK_SECONDS:
             self._last_look = now
@@ -143,18 +147,25 @@ class LiveReporter(PlainReporter):
         return table
 
     def _write(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _block(title: str, text: str, lines: int) -> str:
+    """Returns the end of a text, indented under a title."""
+    kept = text.strip("\n").splitlines()
+    left_out = f", last {lines} of {len(kept)} lines" if len(kept) > lines else ""
+    return "\n".join([f"  {title}{left_out}:", *(f"    {line}" for line in kept[-lines:])])
 
 
 def latest_progress(store: Store, status: StepStatus) -> str:
     """Returns the last thing that a running step said of itself, from its log; "" if it has said nothing."""
     if status.lease is None:
         return ""
-    events = store.events(status.planned.digest, status.lease.attempt)
-    said = [event for event in events if event["type"] == "progress"]
-    return said[-1]["message"] if said else ""
+    said = store.latest_event(status.planned.digest, status.lease.attempt, "progress")
+    return str(said["message"]) if said else ""
 
 
-def make_reporter(store: Store, plan: Plan, run_id: str) -> PlainReporter:
-    """Returns the live table on a terminal, plain lines elsewhere."""
-    return (LiveReporter if sys.stderr.isatty() else PlainReporter)(store, plan, run_id)
+def make_reporter(store: Store, plan: Plan, run_id: str, *, live: bool) -> PlainReporter:
+    """Returns the live table on a terminal that can redraw, if it is wanted; plain lines elsewhere."""
+    able = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return (LiveReporter if live and able else PlainReporter)(store, plan, run_id)

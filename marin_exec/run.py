@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -43,14 +43,15 @@ def run_plan(
 ) -> Outcome:
     """Follows a plan that has something to run to its end.
 
-    A first SIGINT or SIGTERM stops the running steps, gives their leases back with the reason, and ends the run.
+    SIGINT, SIGTERM and SIGHUP (a closed terminal) stop the running steps, give their leases back with the reason, and
+    end the run.
 
     Raises:
         ConfigError: the backend cannot be had (no cluster at the address).
         StoreError: the store stopped answering, or the backend cannot reach it.
     """
     context = new_run(str(experiment.path), experiment.path.parent)
-    reporter = make_reporter(store, plan, context.run_id)
+    reporter = make_reporter(store, plan, context.run_id, live=backend != "local")
     scheduler = Scheduler(
         plan=plan,
         store=store,
@@ -61,14 +62,14 @@ def run_plan(
         on_tick=reporter.tick,
         max_concurrent=max_concurrent,
     )
+    statuses: dict[str, StepStatus] = scheduler.statuses
     interrupted = False
     with reporter:
-        scheduler.backend.start()
         try:
+            scheduler.backend.start()
             with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
-                statuses = scheduler.run()
+                scheduler.run()
         except KeyboardInterrupt:
-            statuses = scheduler.statuses
             interrupted = True
         finally:
             scheduler.backend.stop()
@@ -88,8 +89,8 @@ def _make_backend(name: str, address: str | None, experiment: Experiment) -> Bac
 
 
 @contextmanager
-def _cancelled_by_signals(scheduler: Scheduler) -> Iterator[None]:
-    """While active, SIGINT and SIGTERM cancel the run; in-process steps are interrupted where they are."""
+def _cancelled_by_signals(scheduler: Scheduler) -> Generator[None]:
+    """While active, signals that end a program cancel the run; in-process steps are interrupted where they are."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python delivers signals to the main thread only
         return
@@ -100,7 +101,9 @@ def _cancelled_by_signals(scheduler: Scheduler) -> Iterator[None]:
         if scheduler.backend.name == "local":
             raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, cancel) for each in (signal.SIGINT, signal.SIGTERM)}
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # One that is ignored stays so: nohup, or a shell's background job.
+    before = {each: signal.signal(each, cancel) for each in ending if signal.getsignal(each) is not signal.SIG_IGN}
     try:
         yield
     finally:

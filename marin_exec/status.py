@@ -8,7 +8,7 @@ from marin_exec.store import Store
 
 def step_states(plan: Plan, store: Store) -> list[dict[str, Any]]:
     """Returns one row a step: name, digest, state ("done", "running", "failed", "gone", "to run"), detail."""
-    return [_state(each, store) for each in plan.steps.values()]
+    return [{**_state(each, store), "name": name} for each in plan.steps.values() for name in each.names]
 
 
 def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
@@ -16,9 +16,8 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
     head = versioned.data if versioned else None
     row: dict[str, Any] = {"name": each.step.name, "digest": each.digest}
     if head is not None and head.state == "held":
-        events = store.events(each.digest, head.attempt)
-        said = [event["message"] for event in events if event["type"] == "progress"]
-        detail = f"attempt {head.attempt} on {head.host} (pid {head.pid})" + (f": {said[-1]}" if said else "")
+        said = store.latest_event(each.digest, head.attempt, "progress")
+        detail = f"attempt {head.attempt} on {head.host} (pid {head.pid})" + (f": {said['message']}" if said else "")
         return {**row, "state": "running", "detail": detail}
     if each.action is Action.REUSE and each.record is not None:
         return {**row, "state": "done", "detail": f"{each.record.finished[:19]} by run {each.record.run_id}"}

@@ -1,12 +1,14 @@
 """The command line: `marin-exec VERB ...`.
 
-stdout holds the result, stderr the narration; every reading verb has `--json`. Nothing heavy is imported here: each
+stdout holds the result, stderr the narration; every reading verb has `--json`. The result of `run` is one line a target:
+its name, a tab, and the path of its output, or of the page in it. Nothing heavy is imported here: each
 verb imports what it needs when it is called.
 
 Exit codes: 0 fine; 1 a step failed, or the store did; 2 usage or config error; 3 `plan --check` found work to do;
 4 content differs from what the experiment states; 5 `run --max-runs` would be exceeded; 130 interrupted.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -33,8 +35,20 @@ class _Group(click.Group):
         try:
             return super().main(*args, **kwargs)
         except MarinExecError as error:
-            click.secho(f"error: {error}", fg="red", err=True)
+            say_error(str(error))
             sys.exit(_exit_code(error))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            os.getcwd()
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(EXIT_INTERRUPTED)
+        except FileNotFoundError as error:
+            if _has_working_directory():
+                raise
+            raise ConfigError("the working directory was deleted; change to one that exists, and try again") from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return ["plan", "run", "status", "why", "show", "diff", "lineage", "ls"]
@@ -47,6 +61,18 @@ class _Group(click.Group):
         else:
             from marin_exec.cli import store_verbs as verbs
         return getattr(verbs, cmd_name)
+
+
+def _has_working_directory() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
+
+
+def say_error(message: str) -> None:
+    """Prints an error to stderr; red on a terminal, unless NO_COLOR is set."""
+    click.secho(f"error: {message}", fg="red", err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def _exit_code(error: MarinExecError) -> int:

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_WORK_TO_DO
+from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_WORK_TO_DO, say_error
 from marin_exec.cli.options import experiment_arguments, json_option, prefix_option, print_json, print_table
+from marin_exec.errors import StoreError
 
 if TYPE_CHECKING:
     from marin_exec.plan import Plan, PlannedStep, PlanOptions
+    from marin_exec.records import Record
+    from marin_exec.store import Store
 
 _CODE_CHANGE = click.option(
     "--on-code-change",
@@ -108,7 +111,7 @@ def run(
     from marin_exec.experiment import load_experiment
     from marin_exec.plan import make_plan
     from marin_exec.run import run_plan
-    from marin_exec.store import Store, register_root
+    from marin_exec.store import Store
 
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
@@ -119,18 +122,20 @@ def run(
     would_run = len(made.to_run)
     if max_runs is not None and would_run > max_runs:
         print_plan(made, verbose=False)
-        click.secho(
-            f"error: {would_run} steps would run, and --max-runs is {max_runs}; nothing was started", fg="red", err=True
-        )
+        say_error(f"{would_run} steps would run, and --max-runs is {max_runs}; nothing was started")
         sys.exit(EXIT_MAX_RUNS)
     if made.to_run:
         store.check_writable()
-    register_root(store, loaded.name, made.targets)
+    _register(store, loaded.name, made)
     _say_code_changes(made)
     if not made.to_run:
         click.echo(f"{_counts(made)}; nothing to run", err=True)
+        _print_targets(store, {digest: made.steps[digest].record for digest in made.targets})
         return
     outcome = run_plan(made, store, loaded, backend=backend, address=address, max_concurrent=max_concurrent)
+    _print_targets(
+        store, {digest: outcome.statuses[digest].record for digest in made.targets if digest in outcome.statuses}
+    )
     if outcome.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if outcome.failed:
@@ -176,9 +181,10 @@ def why(
     loaded = load_experiment(experiment, parameters)
     check_names([step], topological(list(loaded.steps)))
     made = make_plan(loaded.steps, Store.open(prefix), _options((), (), on_code_change))
-    if not any(each.step.name == step for each in made.steps.values()):
-        made = make_plan(loaded.steps, Store.open(prefix), _options((step,), (), on_code_change))
-    chosen = next(each for each in made.steps.values() if each.step.name == step)
+    chosen = made.named(step)
+    if chosen is None:  # only something else waits for it
+        chosen = make_plan(loaded.steps, Store.open(prefix), _options((step,), (), on_code_change)).named(step)
+    assert chosen is not None, step
     if as_json:
         print_json(planned_as_json(chosen))
         return
@@ -195,12 +201,33 @@ def why(
     click.echo("  not covered: code of installed packages, data behind literal paths, and the engine itself")
 
 
+def _register(store: "Store", name: str, made: "Plan") -> None:
+    """Registers the targets as an experiment's; a store that can only be read will do when nothing has to run."""
+    from marin_exec.store import register_root
+
+    try:
+        register_root(store, name, made.targets)
+    except OSError as error:
+        if made.to_run:
+            raise StoreError(f"store {store.prefix}: the experiment cannot be registered: {error}") from error
+        click.echo(f"note: {name} is not registered in {store.prefix}, which cannot be written ({error})", err=True)
+
+
+def _print_targets(store: "Store", records: "dict[str, Record | None]") -> None:
+    """Prints where each target's output is; an output that is one page is named by the page."""
+    for record in records.values():
+        if record is not None:
+            pages = [entry.path for entry in record.files if entry.path.endswith(".html") and "/" not in entry.path]
+            path = f"{record.output_path}/{pages[0]}" if len(pages) == 1 else record.output_path
+            click.echo(f"{record.name}\t{store.url(path)}")
+
+
 def print_plan(made: "Plan", *, verbose: bool) -> None:
     """Prints one line a step that is not simply reused, and the counts."""
     from marin_exec.plan import Action
 
     rows = [
-        [each.action.value, each.step.name, each.reason]
+        [each.action.value, " = ".join(each.names), each.reason]
         for each in made.steps.values()
         if verbose or each.action is not Action.REUSE or each.code_changed
     ]
@@ -220,6 +247,7 @@ def plan_as_json(made: "Plan") -> dict[str, Any]:
 def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
     return {
         "name": each.step.name,
+        "names": list(each.names),
         "kind": each.step.kind.name,
         "digest": each.digest,
         "action": each.action.value,

@@ -44,6 +44,10 @@ class ConditionalFiles(Protocol):
         """Returns the newest content, or None if there is no such object."""
         ...
 
+    def read_end(self, path: str, num_bytes: int) -> bytes:
+        """Returns the last bytes of a log, at most so many; b"" if there is no such file."""
+        ...
+
     def create(self, path: str, data: bytes) -> int | str:
         """Makes a new object with its parents and returns its version. A reader sees all of it or none.
 

@@ -38,6 +38,10 @@ class MemoryFiles:
         with _LOCK:
             return _OBJECTS.get(self._base + path)
 
+    def read_end(self, path: str, num_bytes: int) -> bytes:
+        found = self.read(path)
+        return found.data[-num_bytes:] if found else b""
+
     def create(self, path: str, data: bytes) -> int | str:
         with _LOCK:
             if self._base + path in _OBJECTS:

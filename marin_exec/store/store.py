@@ -25,6 +25,8 @@ from marin_exec.store.prefix import canonical_prefix, relative_path
 if TYPE_CHECKING:
     from marin_exec.store.pieces import Piece
 
+LOG_END_BYTES = 1 << 16
+
 
 @dataclass(frozen=True)
 class Store:
@@ -268,6 +270,17 @@ class Store:
         """Returns what an attempt logged, by segment and then in order of writing; a torn last line is left out."""
         segments = self._segments(digest, attempt)
         return [event for segment in segments for event in self._segment_events(digest, attempt, segment)]
+
+    def latest_event(self, digest: str, attempt: int, type: str) -> dict[str, Any] | None:
+        """Returns the last event of a type that an attempt logged, or None; of each segment only the end is looked at."""
+        for segment in reversed(self._segments(digest, attempt)):
+            path = layout.log(digest, attempt, segment)
+            with self._reading(path):
+                end = self.files.read_end(path, LOG_END_BYTES)
+            for event in reversed(read_events(end.partition(b"\n")[2] if len(end) == LOG_END_BYTES else end, path)):
+                if event["type"] == type:
+                    return event
+        return None
 
     def _segments(self, digest: str, attempt: int) -> list[int]:
         found = map(layout.parse_log, self._names(layout.attempts_directory(digest)))
