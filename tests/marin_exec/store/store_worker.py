@@ -71,7 +71,8 @@ def race(store: Store, digest: str, start: str) -> None:
         time.sleep(0.001)
     store.check_writable()
     new_root = register_root(store, "experiment", [digest])
-    lease = claim(store, digest, store.head(digest)) if store.head(digest) is None else None
+    head = store.head(digest)  # read once: a second look may find the winner, and claiming over a held head takes over
+    lease = claim(store, digest, head) if head is None else None
     if lease is not None:
         store.attempt_log(digest, lease.attempt).event("began")
     print(f"lease={lease is not None} root={new_root}")
