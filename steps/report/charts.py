@@ -78,10 +78,13 @@ def linear_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten from low to high; only the powers over more than two decades."""
+    """Returns 1, 2 and 5 times powers of ten from low to high, only the powers over more than two decades; if that is fewer
+    than two, linear ticks.
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if high / low > 100 else (1, 2, 5)
-    return [f * 10.0**d for d in decades for f in factors if low * (1 - 1e-9) <= f * 10.0**d <= high * (1 + 1e-9)]
+    ticks = [f * 10.0**d for d in decades for f in factors if low * (1 - 1e-9) <= f * 10.0**d <= high * (1 + 1e-9)]
+    return ticks if len(ticks) > 1 else linear_ticks(low, high, 4)
 
 
 def line_chart(
