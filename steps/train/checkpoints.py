@@ -26,11 +26,6 @@ from steps.train.step import TrainState
 _FORMAT = 1
 
 
-def checkpoint_name(step: int) -> str:
-    """Returns the milestone name of the checkpoint after `step` updates."""
-    return f"checkpoints/step-{step}"
-
-
 def checkpoint_step(name: str) -> int:
     """Returns the number of updates that a checkpoint's name or path states."""
     found = re.search(r"step-(\d+)/?$", name)

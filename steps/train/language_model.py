@@ -11,6 +11,7 @@ from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, kind, measured, runtime
 from steps.model.config import ModelConfig
+from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.content import content_digest
 
 
@@ -88,6 +89,11 @@ class TrainConfig:
             raise ConfigError(
                 f'train: wandb_mode is "{self.wandb_mode}"; "auto", "online", "offline" and "disabled" are allowed'
             )
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Names of the milestones that the run publishes, in order, e.g. "checkpoints/step-100"."""
+        return [checkpoint_name(step) for step in due_steps(self.num_steps, self.checkpoint_every)]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from steps.evaluate.losses import Evaluation, Evaluator
 from steps.mix.order import TrainingOrder, evaluation_batches
 from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
 from steps.model.transformer import local_mesh
-from steps.train.checkpoints import checkpoint_name, checkpoint_step, load_tree, read_history, save_state
+from steps.train.cadence import checkpoint_name, due_steps
+from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
 from steps.train.history import History
 from steps.train.language_model import TrainConfig, TrainResult
 from steps.train.optimizer import learning_rates
@@ -98,12 +99,6 @@ def _resume(config: TrainConfig, out: Out) -> tuple[int, TrainState, dict[str, l
             f"{step} are needed; a checkpoint before it is missing. Run the step again with --force"
         )
     return step, load_tree(latest.path, state), earlier
-
-
-def due_steps(num_steps: int, every: float) -> list[int]:
-    """Returns the update counts at each multiple of a share of the run, the end included, in order and without repeats."""
-    times = math.floor(1 / every + 1e-9)
-    return sorted({max(1, round(num_steps * every * k)) for k in range(1, times + 1)} | {num_steps})
 
 
 def _run_updates(run: _Run, first: int) -> None:
@@ -191,7 +186,7 @@ def _described(config: TrainConfig) -> dict[str, Any]:
         "total_parameters": total_parameters(model),
         "flops": training_flops(model, tokens),
         "flops_with_lm_head": training_flops(model, tokens, with_lm_head=True),
-        "checkpoints": [checkpoint_name(step) for step in due_steps(config.num_steps, config.checkpoint_every)],
+        "checkpoints": config.checkpoints,
     }
 
 

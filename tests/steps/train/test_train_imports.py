@@ -7,6 +7,7 @@ from pathlib import Path
 MODULES = (
     "steps.model.config",
     "steps.model.counts",
+    "steps.train.cadence",
     "steps.train.language_model",
     "steps.train.threads",
     "steps.ladder.rule",

@@ -13,9 +13,9 @@ import pytest
 
 from marin_exec import ConfigError, StepFailed
 from steps.evaluate.checkpoint import CheckpointEvaluationConfig, evaluate_checkpoint
+from steps.train.cadence import due_steps
 from steps.train.content import content_digest
 from steps.train.language_model import train_language_model
-from steps.train.loop import due_steps
 from steps.train.optimizer import LearningRates
 from steps.train.threads import UNSPLIT_PRODUCTS
 from tests.directory_out import DirectoryOut
