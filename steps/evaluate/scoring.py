@@ -8,7 +8,6 @@ from steps.mix.order import evaluation_batches
 from steps.model.config import ModelConfig
 from steps.model.transformer import local_mesh, parameter_shapes, parameter_tree
 from steps.train.checkpoints import load_tree, read_description
-from steps.train.step import TrainState
 from steps.train.threads import unsplit_products
 
 
@@ -31,8 +30,8 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
         parameters = parameter_tree({name: jax.ShapeDtypeStruct(shapes[name], jnp.float32) for name in shapes})
         qb_betas = jax.ShapeDtypeStruct((model.num_layers, model.num_experts), jnp.float32)
         # Without the optimiser's part: evaluation neither reads nor needs it.
-        state = load_tree(checkpoint, TrainState(parameters, None, qb_betas))  # type: ignore[arg-type]
+        state = load_tree(checkpoint, {"parameters": parameters, "qb_betas": qb_betas})
         evaluator = Evaluator(
             evaluation_batches(evaluation, model.sequence_length), model, sequences_per_set=sequences_per_set
         )
-        return described["step"], evaluator(state.parameters, state.qb_betas)
+        return described["step"], evaluator(state["parameters"], state["qb_betas"])

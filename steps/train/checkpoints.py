@@ -88,12 +88,12 @@ def read_description(path: str) -> dict[str, Any]:
     return described
 
 
-def load_tree(path: str, exemplar: Any) -> TrainState:
-    """Returns the arrays of a checkpoint, checked against the digests it was saved with.
+def load_tree(path: str, exemplar: Any) -> Any:
+    """Returns the arrays of a checkpoint, as a tree like the exemplar, checked against the digests it was saved with.
 
     Args:
         path: the checkpoint's directory.
-        exemplar: shapes and dtypes to load (arrays or `jax.ShapeDtypeStruct`); None in place of a part leaves that part out.
+        exemplar: what to load: a `TrainState`, or a dict of some of its fields, of arrays or `jax.ShapeDtypeStruct`.
 
     Raises:
         StepFailed: an array differs from what was saved, or is not there.
