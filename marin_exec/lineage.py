@@ -46,7 +46,7 @@ class Node:
     kind: str
     digest: str
     record: Record | None
-    """None: it is not committed yet (a milestone of a step still running), or its record is gone."""
+    """Without files and end if the step is not done (a milestone of it was used); None if nothing is recorded."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,17 @@ def locate(store: Store, artifact: str) -> Located:
         record = _record_of_attempt(store, digest, location.attempt)
         if record is None:
             raise StoreError(
-                f"{artifact}: belongs to step {location.name} ({digest[:16]}), of which no finished attempt is recorded"
+                f"{artifact}: belongs to step {location.name} ({digest[:16]}), of which no attempt is recorded"
             )
         return Located(record, location.sub_path)
-    matches = [record for record in all_current(store) if record.name == artifact]
+    records = all_current(store)
+    matches = [record for record in records if record.name == artifact]
     if not matches and len(artifact) >= 6 and all(c in "0123456789abcdef" for c in artifact):
-        matches = [record for record in all_current(store) if record.digest.startswith(artifact)]
+        matches = [record for record in records if record.digest.startswith(artifact)]
     if not matches:
         import difflib
 
-        names = sorted({record.name for record in all_current(store)})
+        names = sorted({record.name for record in records})
         near = difflib.get_close_matches(artifact, names, n=5, cutoff=0.4) or names[:10]
         raise StoreError(
             f"{artifact!r}: no path in {store.prefix}, no finished step's name and no digest; "
@@ -96,17 +97,38 @@ def record_at(path: str) -> Record:
     Args:
         path: absolute, as a step function receives it; the store is found from it.
 
+    The record has no files, no end and "" as its output digest if the step is not done yet.
+
     Raises:
-        StoreError: the path is in no store, or its step is not recorded.
+        StoreError: the path is in no store, or nothing is recorded of its step.
     """
     store = Store.containing(path)
     return locate(store, path).record
 
 
-def all_current(store: Store) -> list[Record]:
-    """Returns the current record of every step that is done, in no particular order."""
-    records = (store.current(digest) for digest in store.known_digests())
-    return [record for record in records if record is not None]
+def all_current(store: Store, problems: list[str] | None = None) -> list[Record]:
+    """Returns the current record of every step that is done, in no particular order.
+
+    Args:
+        store: where to look.
+        problems: gets a message for each record that is damaged; such a step is left out.
+    """
+    return [record for digest in store.known_digests() if (record := _current(store, digest, problems)) is not None]
+
+
+def _current(store: Store, digest: str, problems: list[str] | None = None) -> Record | None:
+    try:
+        return store.current(digest)
+    except StoreError as error:
+        if problems is not None:
+            problems.append(str(error))
+        return None
+
+
+def _all_begun(store: Store) -> list[Record]:
+    """Returns the current record of every step that is done, and what is known of the last attempt of the others."""
+    found = (_record_of_attempt(store, digest, None) for digest in store.known_digests())
+    return [record for record in found if record is not None]
 
 
 def upstream(store: Store, start: Located, *, depth: int | None = None) -> Lineage:
@@ -123,9 +145,12 @@ def upstream(store: Store, start: Located, *, depth: int | None = None) -> Linea
 
 
 def downstream(store: Store, start: Located, *, depth: int | None = None) -> Lineage:
-    """Returns everything that was made from an artifact's step: all current records that reach it."""
+    """Returns everything that was made from an artifact's step: all current records that reach it.
+
+    A step that is not done counts by its last attempt, for what was made from its milestones.
+    """
     users: dict[str, list[tuple[Record, str, DependencyRecord]]] = {}
-    for child in all_current(store):
+    for child in _all_begun(store):
         for relation, bound in _bound(child):
             users.setdefault(bound.digest, []).append((child, relation, bound))
 
@@ -218,10 +243,18 @@ def _location(store: Store, artifact: str) -> Location | None:
 def _record_of_attempt(store: Store, digest: str, attempt: int | None) -> Record | None:
     """Returns the record of the attempt in that directory, or the current one for a path without an attempt.
 
-    A milestone may lie in the directory of an attempt that died after publishing it; the attempt that went on from
-    there speaks for it.
+    A milestone may lie in the directory of an attempt that died after publishing it: an attempt that went on from there
+    speaks for it. One that still runs, or that nobody went on from, speaks for itself by what it said when it began.
     """
-    record = store.record_or_none(digest, attempt) if attempt is not None else None
-    if record is not None:
-        return record
-    return store.current(digest)
+    current = _current(store, digest)
+    if attempt is not None:
+        record = store.record_or_none(digest, attempt)
+        if record is not None:
+            return record
+        if current is not None and current.chain <= attempt <= current.attempt:
+            return current
+        return store.begun_record(digest, attempt) or current
+    if current is not None:
+        return current
+    begun = (store.begun_record(digest, each) for each in reversed(store.attempts(digest)))
+    return next((record for record in begun if record is not None), None)

@@ -64,13 +64,13 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
 
 
 def leaves(steps: Sequence[Step]) -> list[Step]:
-    """Returns the given steps that no other reachable step depends on, in order."""
+    """Returns the given steps whose whole output no other reachable step needs, in order."""
     references: dict[int, list[StepPath]] = {}
     return _leaves(steps, topological(list(steps), references), references)
 
 
 def _leaves(steps: Sequence[Step], order: list[Step], references: dict[int, list[StepPath]]) -> list[Step]:
-    inner = {id(ref.step) for step in order for ref in step_references(step, references)}
+    inner = {id(ref.step) for step in order for ref in step_references(step, references) if ref.milestone is None}
     inner |= {id(each) for step in order for each in step.after}
     return [step for step in steps if id(step) not in inner]
 

@@ -33,20 +33,19 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
     click.echo(f"output   {store.url(record.output_path)}")
     size = sum(entry.size_bytes for entry in record.files)
     click.echo(f"files    {len(record.files)}, {size:,} bytes; output digest {record.output_digest[:16]}")
-    click.echo(
-        f"made     {record.started} to {record.finished} ({record.seconds:.1f} s), attempt {record.attempt}, run {record.run_id}"
-    )
+    ended = f"{record.finished} ({record.seconds:.1f} s)" if record.finished else "(not finished)"
+    click.echo(f"made     {record.started} to {ended}, attempt {record.attempt}, run {record.run_id}")
     git = record.provenance.get("git", {})
     click.echo(
         f"code     commit {git.get('commit')}{' (dirty)' if git.get('dirty') else ''}; source {record.source['digest'][:16]}"
     )
     click.echo(f"command  {record.provenance.get('command_line')}")
-    click.echo(
-        f"pieces   {record.pieces.get('made', 0)} made, {record.pieces.get('taken_up', 0)} taken up from earlier attempts"
-    )
+    if record.pieces:
+        click.echo(f"pieces   {record.pieces['made']} made, {record.pieces['taken_up']} taken up from earlier attempts")
     _print_pairs("config", flatten(record.identity))
     _print_pairs("inputs", {bound.name: f"{bound.digest[:16]} {bound.path}" for bound in record.dependencies})
     _print_pairs("after", {bound.name: f"{bound.digest[:16]} {bound.output_digest[:16]}" for bound in record.after})
+    _print_pairs("see", {name: digest[:16] for name, digest in record.see})
     _print_pairs("result", _flat(record.result))
     _print_pairs("measured", _flat(record.measured))
 
@@ -115,7 +114,10 @@ def ls(prefix: str, as_json: bool, kind: str | None) -> None:
     from marin_exec.store import Store
 
     store = Store.open(prefix)
-    records = sorted(all_current(store), key=lambda record: (record.finished, record.name))
+    problems: list[str] = []
+    records = sorted(all_current(store, problems), key=lambda record: (record.finished, record.name))
+    for problem in problems:
+        click.echo(f"note: left out: {problem}", err=True)
     rows = [_ls_row(record) for record in records if kind is None or record.kind == kind]
     if as_json:
         print_json({"prefix": store.prefix, "steps": rows})
@@ -157,11 +159,13 @@ def _print_node(node: "Node", found: "Lineage") -> None:
     indent = "  " * node.depth
     record = node.record
     if record is None:
-        click.echo(f"{indent}{node.name} {node.digest[:16]} (not committed yet)")
+        click.echo(f"{indent}{node.name} {node.digest[:16]} (nothing is recorded of it)")
         return
     commit = (record.provenance.get("git") or {}).get("commit") or "none"
     what = f"{record.kind} v{record.kind_version}"
-    click.echo(f"{indent}{node.name}  {what}  {node.digest[:16]}  {record.finished[:19]}  commit {commit}")
+    click.echo(
+        f"{indent}{node.name}  {what}  {node.digest[:16]}  {record.finished[:19] or '(not finished)'}  commit {commit}"
+    )
     inputs = ", ".join(
         f"{bound.name}{' @' + bound.milestone if bound.milestone else ''}" for bound in record.dependencies
     )
@@ -173,6 +177,7 @@ def _print_node(node: "Node", found: "Lineage") -> None:
         ("counts", _one_line(_flat(record.result))),
         ("inputs", inputs),
         ("waited for", ", ".join(f"{bound.name} {bound.output_digest[:16]}" for bound in record.first_after)),
+        ("see", ", ".join(f"{name} {digest[:16]}" for name, digest in record.see)),
     ):
         if text:
             click.echo(f"{indent}    {title}: {text}")
