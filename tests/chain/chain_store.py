@@ -119,7 +119,7 @@ class ChainStore:
     def copied_to(self, path: Path, *, without: tuple[str, ...] = ()) -> "ChainStore":
         """Returns a store of the same content (hard links: stores never write in place), less some steps."""
         gone = [self.record(name) for name in without]
-        shutil.copytree(self.path, path, copy_function=os.link)
+        shutil.copytree(self.path, path, copy_function=os.link, symlinks=True)
         for record in gone:
             shutil.rmtree((path / record["output_path"]).parent)
             shutil.rmtree(path / ".marin/steps" / record["digest"])

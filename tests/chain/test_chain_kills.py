@@ -74,7 +74,7 @@ def test_driver_killed_in_fuzzy_dedup_same_command_keeps_shards_and_gives_the_sa
 
 def test_driver_killed_in_hero_two_drivers_at_once_go_on_from_its_checkpoint_bit_for_bit(finished, tmp_path):
     undisturbed = finished.record("hero")
-    dependants = ("forecast/score", "evaluate/hero-step-50")
+    dependants = ("forecast/score", "evaluate/hero-step-50", "report")
     store = finished.copied_to(tmp_path / "store", without=("hero", *dependants))
     log = tmp_path / "killed.log"
     driver = store.start(log=log)

@@ -24,6 +24,7 @@ DOWNSTREAM_OF_FUZZY = {
     "hero",
     "forecast/score",
     "evaluate/hero-step-50",
+    "report",
 }
 
 

@@ -31,6 +31,7 @@ from steps.normalize.normalize import NormalizeConfig, normalize
 from steps.quality.classifier import ClassifierConfig, classifier
 from steps.quality.labels_file import LabelsFileConfig, labels_file
 from steps.quality.scores import ScoresConfig, scores
+from steps.report.experiment import ExperimentReportConfig, experiment_report
 from steps.sources.environment import EnvironmentConfig, environment_texts
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
@@ -55,6 +56,7 @@ VOCABULARY_SIZE = 512
 DOCUMENTS_PER_SHARD = 8
 """Small, so that fuzzy deduplication has enough shards to be killed between two of them."""
 NUM_STEPS = 100
+EVALUATION_SEQUENCES = 16
 MINILM_TOKENS = 30_522
 """Rows of a token table for MiniLM's tokenizer."""
 
@@ -129,9 +131,12 @@ def documents() -> tuple[NamedInput, ...]:
 
 @dataclass(frozen=True)
 class Data:
+    sources: tuple[NamedInput, ...]
     tokens: Step
     mixture: Step
     evaluation: Step
+    judged: dict[str, Step]
+    """What the report shows of the data, by the names of its config's fields."""
 
 
 def data(params: Params) -> Data:
@@ -211,7 +216,9 @@ def data(params: Params) -> Data:
             block_sequences=256,
         ),
     )
-    return Data(tokens, mixture, evaluation)
+    judged = {"cells": kept, "fuzzy": fuzzy, "heuristics": rules, "contaminated": contaminated, "topics": topic}
+    judged |= {"labels": labels, "classifier": student}
+    return Data(sources, tokens, mixture, evaluation, judged)
 
 
 def training(
@@ -226,7 +233,7 @@ def training(
         batch_sequences=spec.batch_sequences,
         num_steps=spec.num_steps,
         seed=seed,
-        evaluation_sequences=16,
+        evaluation_sequences=EVALUATION_SEQUENCES,
         wandb_mode="disabled",
         log_every=params.log_every,
     )
@@ -235,14 +242,14 @@ def training(
 
 def pipeline(params: Params) -> list[Step]:
     made = data(params)
-    rungs = [training(f"ladder/{spec.name}", spec, made, params) for spec in RUNGS]
+    rungs = tuple(NamedRun(name=spec.name, run=training(f"ladder/{spec.name}", spec, made, params)) for spec in RUNGS)
     again = training(f"ladder/{RUNGS[0].name}-seed1", RUNGS[0], made, params, seed=1)
-    noise = Step("ladder/noise", seed_noise, NoiseConfig(runs=(rungs[0], again)))
+    noise = Step("ladder/noise", seed_noise, NoiseConfig(runs=(rungs[0].run, again)))
     prediction = Step(
         "forecast",
         forecast,
         ForecastConfig(
-            rungs=tuple(NamedRun(name=spec.name, run=run) for spec, run in zip(RUNGS, rungs, strict=True)),
+            rungs=rungs,
             target_name="hero",
             target_flops=training_flops(HERO.model, HERO.tokens, with_lm_head=True),
             asymptote=1.5,
@@ -257,11 +264,28 @@ def pipeline(params: Params) -> list[Step]:
         CheckpointEvaluationConfig(
             checkpoint=hero.milestone(f"checkpoints/step-{HERO.num_steps // 2}"),
             evaluation=made.evaluation,
-            evaluation_sequences=16,
+            evaluation_sequences=EVALUATION_SEQUENCES,
         ),
         resources=train_resources(),
     )
-    return [scored, noise, half]
+    report = Step(
+        "report",
+        experiment_report,
+        ExperimentReportConfig(
+            title="The small chain",
+            hero=NamedRun(name="hero", run=hero),
+            rungs=rungs,
+            forecast=prediction,
+            score=scored,
+            noise=noise,
+            evaluations=(NamedInput(name="half", path=half),),
+            sources=made.sources,
+            tokens=made.tokens,
+            mixture=made.mixture,
+            **made.judged,
+        ),
+    )
+    return [report]
 
 
 if __name__ == "__main__":
