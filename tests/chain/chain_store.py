@@ -71,7 +71,7 @@ class ChainStore:
             **self.environment,
         }
 
-    def call(self, verb: str, *arguments: str, timeout: float = 280) -> subprocess.CompletedProcess[str]:
+    def call(self, verb: str, *arguments: str, timeout: float = 840) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(verb, *arguments),
             env=self.env(),
@@ -128,7 +128,7 @@ class ChainStore:
         )
 
 
-def kill_when(driver: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path, seconds: float = 240) -> None:
+def kill_when(driver: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path, seconds: float = 600) -> None:
     """Kills a driver, and then what is left of its cluster, as soon as a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,7 +4,10 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from chain_store import ChainStore, kill_session, kill_when
+
+pytestmark = pytest.mark.timeout(900)  # the first test of a session waits for the cold run
 
 HERO_FILES = ("metrics.jsonl", "evals.jsonl", "run.json")
 
@@ -44,7 +47,7 @@ def attempts(store: ChainStore, digest: str) -> tuple[int, int]:
 def finish(drivers: list[subprocess.Popen[bytes]], logs: list[Path]) -> None:
     """Waits for drivers to end well."""
     try:
-        codes = [driver.wait(timeout=280) for driver in drivers]
+        codes = [driver.wait(timeout=840) for driver in drivers]
     finally:
         for driver in drivers:
             kill_session(driver)

@@ -5,6 +5,8 @@ import subprocess
 import pytest
 from chain_store import PROJECT
 
+pytestmark = pytest.mark.timeout(900)  # the first test of a session waits for the cold run
+
 SOURCES = {"sources/code", "sources/docstrings", "sources/licences"}
 MADE_INTO_THE_HERO = {
     "hero",

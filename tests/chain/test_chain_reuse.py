@@ -6,6 +6,8 @@ import time
 import pytest
 from chain_store import ChainStore, Checkout
 
+pytestmark = pytest.mark.timeout(900)  # the first test of a session waits for the cold run
+
 DOWNSTREAM_OF_FUZZY = {
     "dedup/fuzzy",
     "heldout",
