@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from levanter.tracker import NoopTracker, Tracker
@@ -32,18 +33,29 @@ def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any
     if mode == "disabled":
         yield NoopTracker()
         return
-    tracker = _wandb_tracker(config, out, mode, hyperparameters)
+    directory = config.wandb_directory or (out.path if "://" not in out.path else None)
+    tracker = _wandb_tracker(config, out, directory, mode, hyperparameters)
     try:
         yield tracker
     finally:
         tracker.finish()
+        if directory is not None:
+            _remove_links(Path(directory) / "wandb")
 
 
-def _wandb_tracker(config: TrainConfig, out: Out, mode: str, hyperparameters: Mapping[str, Any]) -> Tracker:
+def _remove_links(folder: Path) -> None:
+    """Removes W&B's links to its latest run: absolute ones, which would break when the output is moved or copied."""
+    for path in folder.glob("*"):
+        if path.is_symlink():
+            path.unlink()
+
+
+def _wandb_tracker(
+    config: TrainConfig, out: Out, directory: str | None, mode: str, hyperparameters: Mapping[str, Any]
+) -> Tracker:
     import wandb
     from levanter.tracker.wandb import WandbTracker
 
-    directory = config.wandb_directory or (out.path if "://" not in out.path else None)
     # Levanter's own wandb set-up archives sources and the package list for each run; the step's record holds both already.
     run = wandb.init(
         project=config.wandb_project,
