@@ -13,7 +13,7 @@ from steps.report.graph import Sizes, group_siblings, lay_out, without_implied
 SMALLEST_GROUP = 5
 MAX_DRAWN_NODES = 150
 """Above this the page shows the table only, and says so."""
-_SIZES = Sizes(node_width=168.0, node_height=50.0, column_gap=14.0, layer_gap=28.0, lane_width=8.0, most_in_layer=6)
+_SIZES = Sizes(node_width=180.0, node_height=50.0, column_gap=14.0, layer_gap=28.0, lane_width=8.0, most_in_layer=6)
 _MARGIN = 6.0
 
 
@@ -112,8 +112,8 @@ def _node(key: str, members: list[dict[str, Any]], centre: tuple[float, float]) 
         join(stack),
         element("rect", class_="box", x=left, y=top, **box),
         element("rect", class_="pattern", x=left, y=top, **box) if style == "reused" else None,
-        element("text", _cut(name, 25), class_="name", x=left + 10, y=top + 16),
-        element("text", _cut(first["kind"], 29), class_="kind", x=left + 10, y=top + 29),
+        element("text", _cut(name, 22), class_="name", x=left + 10, y=top + 16),
+        element("text", _cut(first["kind"], 28), class_="kind", x=left + 10, y=top + 29),
         element("text", words, class_="status", x=left + 10, y=top + 43),
         class_=f"node {style}{' own' if first.get('is_report') else ''}",
         data_key=key[:24],
