@@ -16,6 +16,7 @@ from steps.report.elements import element, join
 WIDTH, HEIGHT = 600.0, 320.0
 LEFT, RIGHT, TOP, BOTTOM = 68.0, 118.0, 14.0, 44.0
 _LABEL_PIXELS = 15.0
+_CHARACTER_PIXELS = 7.0
 
 Format = Callable[[float], str]
 Point = tuple[float, float]
@@ -136,10 +137,14 @@ def _grid(x_scale: _Scale, y_scale: _Scale, x: Axis, y: Axis) -> Markup:
         at = y_scale(value)
         parts.append(element("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at))
         parts.append(element("text", y.format(value), class_="tick", x=LEFT - 7, y=at + 4, text_anchor="end"))
+    free_from = 0.0
     for value in _ticks(x_scale):
-        at = x_scale(value)
+        at, text = x_scale(value), x.format(value)
+        half = len(text) * _CHARACTER_PIXELS / 2
         parts.append(element("line", class_="grid", x1=at, x2=at, y1=base, y2=base + 4))
-        parts.append(element("text", x.format(value), class_="tick", x=at, y=base + 17, text_anchor="middle"))
+        if at - half >= free_from:  # a label that would run into the one before is left out; its tick stays
+            parts.append(element("text", text, class_="tick", x=at, y=base + 17, text_anchor="middle"))
+            free_from = at + half + _CHARACTER_PIXELS
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(element("text", x.label, class_="axis", x=middle, y=HEIGHT - 6, text_anchor="middle"))
     turned = f"translate(13 {(TOP + base) / 2:g}) rotate(-90)"

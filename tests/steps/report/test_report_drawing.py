@@ -1,5 +1,6 @@
 """Charts, heat tables and number formats, by themselves."""
 
+import itertools
 import re
 
 import numpy as np
@@ -51,6 +52,16 @@ def test_log_axis_spaces_ratios_evenly():
     svg = line_chart([series], title="t", x=Axis(label="x", format=PLAIN.format, log=True), y=PLAIN)
     xs = [float(pair.split(",")[0]) for pair in re.search(r'class="line" points="([^"]*)"', svg)[1].split()]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
+
+
+def test_labels_of_ticks_do_not_run_into_each_other():
+    series = Series(name="a", style="hero", points=[(1e9, 1), (9e10, 3)])
+    axis = Axis(label="compute", format=formats.flops, log=True)
+    svg = line_chart([series], title="t", x=axis, y=PLAIN)
+    labels = re.findall(r'<text class="tick" x="([^"]*)" y="293" text-anchor="middle">([^<]*)', svg)
+    assert len(labels) >= 3
+    for (x, text), (other, _) in itertools.pairwise(labels):
+        assert float(other) - float(x) > 6 * len(text)
 
 
 def test_chart_of_one_constant_value_is_drawn():
