@@ -9,13 +9,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed-from-lock
 PREFIX ?= store
 
-.PHONY: help setup quickstart test check format test-slow lock browser bench-chain clean
+.PHONY: help setup quickstart test check format test-slow lock browser bench-chain bench-engine clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
 	@echo "make test         lint, format check, type check and all tests"
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
+	@echo "make bench-engine what the engine itself costs, the same way"
 	@echo "make format       format and fix what can be fixed"
 	@echo "make lock         resolve requirements.lock again from pyproject.toml"
 
@@ -67,6 +68,9 @@ test-slow: $(STAMP) browser
 
 bench-chain: $(STAMP)
 	@$(BIN)/python benchmarks/chain.py
+
+bench-engine: $(STAMP)
+	@$(BIN)/python benchmarks/engine.py
 
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .

@@ -22,15 +22,25 @@ FORMAT = 1
 def _json_value(value: Any) -> Any:
     if isinstance(value, Part):
         return value.to_json()
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return [_json_value(each) for each in value]
     return value
 
 
 @functools.cache
-def _decoders(cls: type) -> dict[str, Callable[[Any], Any]]:
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(cls))
+
+
+@functools.cache
+def _decoders(cls: type) -> tuple[tuple[str, type | None, Callable[[Any], Any]], ...]:
+    """Returns for each field its name, the exact type that needs no decoding, if there is one, and the decoder."""
     hints = typing.get_type_hints(cls)
-    return {each.name: _decoder(hints[each.name]) for each in dataclasses.fields(cls)}
+    plain = (str, int, bool, float, dict)
+    return tuple(
+        (each.name, hints[each.name] if hints[each.name] in plain else None, _decoder(hints[each.name]))
+        for each in dataclasses.fields(cls)
+    )
 
 
 @functools.cache
@@ -84,12 +94,15 @@ def _decode(cls: type, data: Any) -> Any:
     if missing:
         raise ValueError(f"keys are missing: {sorted(missing)}")
     values = {}
-    for name, decode in _decoders(cls).items():
+    for name, plain, decode in _decoders(cls):  # plans read thousands of records, so most fields take the short way
         if name in data:
-            try:
-                values[name] = decode(data[name])
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+            value = data[name]
+            if type(value) is not plain:
+                try:
+                    value = decode(value)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+            values[name] = value
     return cls(**values)
 
 
@@ -98,8 +111,7 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values; `from_json` gives back an equal object."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {each.name: _json_value(getattr(self, each.name)) for each in fields}
+        return {name: _json_value(getattr(self, name)) for name in _field_names(type(self))}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "(no path)") -> Self:

@@ -37,7 +37,6 @@ def execute(task: AttemptTask, map_all: ShardMapper) -> AttemptOutput | Failure:
 
 
 def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
-    task.store.fs.makedirs(out.path, exist_ok=True)
     returned: Any = task.fn(task.config, out)
     result, measured, result_type = split_result(returned)
     checked_result([result, measured])

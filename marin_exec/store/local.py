@@ -11,13 +11,13 @@ What a kill leaves behind is a temporary name or an older number; neither is eve
 
 import errno
 import os
-import re
 import secrets
 
 from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
 from marin_exec.store.layout import REPLACEABLE, TEMPORARY
 
 _READ_TRIES = 1000
+_DIGITS = 8
 
 
 class LocalLog:
@@ -119,9 +119,8 @@ class LocalFiles:
 
     def open_log(self, path: str) -> LogFile:
         full = os.path.join(self._root, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
         try:
-            return LocalLog(os.open(full, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o666))
+            return LocalLog(_open_new(full, os.O_APPEND, make_parents=True))
         except FileExistsError:
             raise AlreadyExists(path) from None
 
@@ -131,27 +130,28 @@ def _is_replaceable(path: str) -> bool:
 
 
 def _numbered(full: str, number: int) -> str:
-    return f"{full}.{number:08d}"
+    return f"{full}.{number:0{_DIGITS}d}"
 
 
 def _numbers(full: str) -> list[int]:
     directory, name = os.path.split(full)
-    pattern = re.compile(re.escape(name) + r"\.([0-9]{8,})")
+    start = name + "."
     try:
         found = os.listdir(directory)
     except FileNotFoundError:
         return []
-    return [int(match[1]) for match in map(pattern.fullmatch, found) if match]
+    return [
+        int(each[len(start) :])
+        for each in found
+        if each.startswith(start) and len(each) >= len(start) + _DIGITS and each[len(start) :].isdecimal()
+    ]
 
 
 def _link_new(final: str, data: bytes, *, make_parents: bool) -> None:
     if os.path.lexists(final):
         raise AlreadyExists(final)
-    directory = os.path.dirname(final)
-    if make_parents:
-        os.makedirs(directory, exist_ok=True)
-    temporary = os.path.join(directory, TEMPORARY + secrets.token_hex(8))
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    temporary = os.path.join(os.path.dirname(final), TEMPORARY + secrets.token_hex(8))
+    descriptor = _open_new(temporary, 0, make_parents=make_parents)
     try:
         try:
             with open(descriptor, "wb") as file:
@@ -165,6 +165,18 @@ def _link_new(final: str, data: bytes, *, make_parents: bool) -> None:
             raise AlreadyExists(final) from None
     finally:
         _unlink(temporary)
+
+
+def _open_new(full: str, flags: int, *, make_parents: bool) -> int:
+    """Opens a file that must be new for writing; its directory is nearly always there, so it is tried without first."""
+    flags |= os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    try:
+        return os.open(full, flags, 0o666)
+    except FileNotFoundError:
+        if not make_parents:
+            raise
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    return os.open(full, flags, 0o666)
 
 
 def _unlink(full: str) -> None:
