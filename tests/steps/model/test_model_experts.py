@@ -1,5 +1,6 @@
 """Grouped experts against a loop over tokens, a dense formula, and Levanter's own layers."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -123,15 +124,10 @@ def test_experts_with_capacity_equal_levanters_expert_parallel_ring(tmp_path):
     root = str(Path(__file__).parents[3])
     stub = "import sys, types; t = types.ModuleType('tests'); t.__path__ = ['tests']; sys.modules['tests'] = t\n"
     script = stub + f"OUT = {str(tmp_path / 'ring.npz')!r}\n" + textwrap.dedent(RING)
-    env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={E}", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=root,
-        env=env | {"PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    flags = f"--xla_force_host_platform_device_count={E}"
+    env = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": root}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
     ring = np.load(tmp_path / "ring.npz")
     x, selected, combine = routing(7, skew=1.0)

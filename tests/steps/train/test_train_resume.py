@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -113,7 +114,7 @@ train_language_model(tiny_config(json.loads(sys.argv[3])), Out(sys.argv[2]))
 def test_train_killed_process_is_resumed_by_another_bit_for_bit(whole, inputs, tmp_path):
     root = str(Path(__file__).parents[3])
     command = [sys.executable, "-c", KILLED, root, str(tmp_path), json.dumps(inputs)]
-    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": UNSPLIT_PRODUCTS}
+    env = os.environ | {"PYTHONPATH": root, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": UNSPLIT_PRODUCTS}
     assert whole[1].reproducible_products, "other processes can only give the same bits if products are not split"
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=250)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
