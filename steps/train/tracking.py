@@ -44,8 +44,8 @@ def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any
 
 
 def _remove_links(folder: Path) -> None:
-    """Removes W&B's links to its latest run: absolute ones, which would break when the output is moved or copied."""
-    for path in folder.glob("*"):
+    """Removes W&B's links, to its latest run and to logs of its service: absolute ones, which would break when the output is moved or copied."""
+    for path in folder.rglob("*"):
         if path.is_symlink():
             path.unlink()
 
