@@ -83,6 +83,7 @@ def commit_killed(store: Store, digest: str, at: str) -> None:
     lease = claim(store, digest, store.head(digest))
     assert lease is not None
     record, left = record_of(lease), int(at)
+    store.attempt_log(digest, lease.attempt).close()  # drivers log first, so the record's folder is there
 
     def kill(name: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
