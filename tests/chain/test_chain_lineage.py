@@ -39,9 +39,9 @@ def checkpoint(finished):
     return finished.output(finished.record("hero")) / "checkpoints" / "step-100"
 
 
-def commit() -> str | None:
-    done = subprocess.run(["git", "-C", str(PROJECT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+def in_git_checkout() -> bool:
+    done = subprocess.run(["git", "-C", str(PROJECT), "rev-parse", "HEAD"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def test_lineage_of_a_hero_checkpoint_names_every_step_commit_config_and_count_up_to_the_sources(finished, checkpoint):
@@ -50,10 +50,8 @@ def test_lineage_of_a_hero_checkpoint_names_every_step_commit_config_and_count_u
     assert found["artifact"]["name"] == "hero" and found["artifact"]["sub_path"] == "checkpoints/step-100"
     nodes = {node["name"]: node["record"] for node in found["nodes"]}
     assert set(nodes) == MADE_INTO_THE_HERO | WAITED_FOR
-    commits = {record["provenance"]["git"]["commit"] for record in nodes.values()}
-    assert len(commits) == 1  # all were made by the one run
-    if commit() is not None:
-        assert all(len(each) == 40 for each in commits)
+    if in_git_checkout():
+        assert all(len(record["provenance"]["git"]["commit"]) == 40 for record in nodes.values())
     for name, record in nodes.items():
         assert record["identity"]["kind"] == record["kind"], name
         assert record["result"], name
