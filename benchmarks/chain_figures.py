@@ -95,7 +95,7 @@ def data(found: dict[str, dict[str, Any]]) -> Iterator[Figure]:
         for measure in ("spearman", "spearman_within_source", "auc"):
             estimate = student[predictor][measure]
             interval = f"95 % interval {estimate['low']:.3f} to {estimate['high']:.3f}"
-            yield told(f"classifier, {predictor}: {measure}, held out", estimate["value"], interval)
+            yield told(f"held-out figure of {predictor} ({interval})", estimate["value"], measure)
     gain = student["gain_within_source"]
     yield Figure(
         figure="classifier less length, Spearman within sources: low end of the interval",
