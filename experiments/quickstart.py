@@ -43,7 +43,7 @@ PRESETS = {"code": "code", "docstrings": "reference", "readmes": "reference", "d
 LABELS, LABELS_DIGEST = "environment_default.jsonl", "3b4b9c63506fe25887de085050bc27d6"
 RUNGS = [rung(width, vocabulary_size=VOCABULARY_SIZE, sequence_length=SEQUENCE_LENGTH) for width in RUNG_WIDTHS]
 HERO = rung(HERO_WIDTH, vocabulary_size=VOCABULARY_SIZE, sequence_length=SEQUENCE_LENGTH)
-EVALUATION_SEQUENCES = 96  # of each held-out set, at most
+EVALUATION_SEQUENCES = 40  # of each held-out set, at most
 
 
 def pipeline() -> list[Step]:
@@ -64,9 +64,7 @@ def pipeline() -> list[Step]:
     )
     heldout = Step("heldout", select_heldout, choice)
     held = [DocumentsBenchmark(name=f"heldout-{s.name}", path=heldout / f"documents/{s.name}") for s in sources]
-    overlap = DecontaminateConfig(
-        sources=sources, package_benchmarks=(HUMANEVAL,), documents_benchmarks=tuple(held)
-    )
+    overlap = DecontaminateConfig(sources=sources, package_benchmarks=(HUMANEVAL,), documents_benchmarks=tuple(held))
     contaminated = Step("decontaminate", find_contaminated, overlap)
     table = Step("embed/table", static_table, StaticTableConfig(dimensions=256))
     vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=StaticTable(table=table)))
@@ -115,17 +113,15 @@ def pipeline() -> list[Step]:
         rungs=rungs, target_name="hero", target_flops=hero_flops, asymptote=1.5, asymptote_range=(1.0, 2.0)
     )
     prediction = Step("forecast", forecast, method)
-    hero = Step(
-        "hero", train_language_model, ladder_config(HERO, **data), resources=train_resources(2), after=(prediction,)
-    )
+    large = ladder_config(HERO, **data)
+    hero = Step("hero", train_language_model, large, resources=train_resources(2), after=(prediction,))
     scored = Step("forecast/score", score, ScoreConfig(forecast=prediction, run=hero))
     evaluations = []
-    for step in (HERO.num_steps // 2, HERO.num_steps):
-        name = f"step-{step}"
+    for checkpoint in large.checkpoints[1::2]:  # half-way, while the hero is still running, and at its end
+        name = checkpoint.split("/")[-1]
         evaluated = CheckpointEvaluationConfig(
-            checkpoint=hero.milestone(f"checkpoints/{name}"), evaluation=evaluation,
-            evaluation_sequences=EVALUATION_SEQUENCES,
-        )  # fmt: skip
+            checkpoint=hero.milestone(checkpoint), evaluation=evaluation, evaluation_sequences=EVALUATION_SEQUENCES
+        )
         run = Step(f"evaluate/hero-{name}", evaluate_checkpoint, evaluated, resources=one_core)
         evaluations.append(NamedInput(name=name, path=run))
 
