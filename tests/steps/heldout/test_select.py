@@ -122,7 +122,15 @@ def test_select_source_without_enough_documents_fails_by_name(tmp_path, options,
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"fraction": 0.1, "count": 3}, {"fraction": 0.0}, {"fraction": 1.0}, {"count": 0}, {"fraction": 0.1, "at_least": 0}]
+    "options",
+    [
+        {},
+        {"fraction": 0.1, "count": 3},
+        {"fraction": 0.0},
+        {"fraction": 1.0},
+        {"count": 0},
+        {"fraction": 0.1, "at_least": 0},
+    ],
 )
 def test_select_bad_amounts_are_refused(tmp_path, options):
     with pytest.raises(ConfigError, match=r"fraction .*, count|fraction 0|fraction 1|count 0|at_least 0"):

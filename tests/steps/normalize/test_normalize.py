@@ -88,7 +88,7 @@ def test_normalize_blank_text_is_dropped_counted_and_named(tmp_path, blank):
 
 
 def test_normalize_blank_text_under_error_policy_names_the_document(tmp_path):
-    with pytest.raises(StepFailed, match="documents/x: document file-001 .* only whitespace"):
+    with pytest.raises(StepFailed, match=r"documents/x: document file-001 .* only whitespace"):
         normalized(tmp_path, ["text", "  "], blank="error")
 
 
