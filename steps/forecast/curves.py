@@ -36,7 +36,16 @@ def read_curve(name: str, path: str, *, flops_convention: str, every: float) -> 
         run = json.load(file)
     with open_file(f"{path}/evals.jsonl", "rb") as file:
         rows = [json.loads(line) for line in file]
-    losses = {round(round(row["progress"] / every) * every, 6): row["macro_loss"] for row in rows}
+    losses: dict[float, float] = {}
+    for row in rows:
+        mark = round(round(row["progress"] / every) * every, 6)
+        if mark <= 0 or mark in losses:
+            raise StepFailed(
+                f"run {name} ({path}): its evaluation at {row['progress']:.3%} of the run falls on mark {mark:.0%}, which is "
+                f"{'no progress' if mark <= 0 else 'taken'}; evaluations every {every:.1%} were expected. State the "
+                f"interval that the run was evaluated at"
+            )
+        losses[mark] = row["macro_loss"]
     if 1.0 not in losses:
         raise StepFailed(
             f"run {name} ({path}): has no evaluation at its end, only at {sorted(losses)}; finish it first"

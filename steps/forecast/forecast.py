@@ -103,6 +103,7 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
     page = {
         "method": METHOD,
         "compute": config.compute,
+        "evaluate_every": config.evaluate_every,
         "asymptote": config.asymptote,
         "asymptote_range": list(config.asymptote_range),
         "target": {"name": config.target_name, "flops": config.target_flops},

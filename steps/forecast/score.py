@@ -32,7 +32,8 @@ class ScoreResult:
     last_rung_loss: float
     drop: float
     """Last rung's final loss less the run's."""
-    error_share_of_drop: float
+    error_share_of_drop: float | None
+    """None if the run is no better than the last rung: there is no drop to compare with."""
     within_range: bool
     """Whether the actual final loss lies in the forecast's range."""
     mean_absolute_error: float
@@ -58,7 +59,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
     predictions = {each["progress"]: each for each in page["predictions"]}
     marks = sorted(predictions)
     name = page["target"]["name"]
-    curve = read_curve(name, config.run, flops_convention=page["compute"], every=marks[0])
+    curve = read_curve(name, config.run, flops_convention=page["compute"], every=page["evaluate_every"])
     if curve.flops != page["target"]["flops"]:
         raise StepFailed(
             f"score: the run has {curve.flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
@@ -81,7 +82,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
         error=final["error"],
         last_rung_loss=last_rung,
         drop=drop,
-        error_share_of_drop=abs(final["error"]) / drop if drop > 0 else float("inf"),
+        error_share_of_drop=abs(final["error"]) / drop if drop > 0 else None,
         within_range=final["within_range"],
         mean_absolute_error=sum(abs(row["error"]) for row in rows) / len(rows),
         marks_within_range=sum(row["within_range"] for row in rows),

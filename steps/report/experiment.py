@@ -75,7 +75,8 @@ class ExperimentReportResult:
     actual_loss: float
     error: float
     """Predicted less actual."""
-    error_share_of_drop: float
+    error_share_of_drop: float | None
+    """None if there was no drop from the last rung."""
     seed_noise: float
     page_bytes: Annotated[int, measured]
     """Run ids and times are on the page, so its size may differ between equal runs."""
@@ -109,8 +110,12 @@ def experiment_report(config: ExperimentReportConfig, out: Out) -> ExperimentRep
     return ExperimentReportResult(
         page="index.html",
         page_bytes=len(page),
-        **{name: first[name] for name in ("on_forecast", "predicted_loss", "actual_loss", "error", "seed_noise")},
-        error_share_of_drop=float(first["error_share_of_drop"]),
+        on_forecast=first["on_forecast"],
+        predicted_loss=first["predicted_loss"],
+        actual_loss=first["actual_loss"],
+        error=first["error"],
+        error_share_of_drop=first["error_share_of_drop"],
+        seed_noise=first["seed_noise"],
     )
 
 

@@ -104,7 +104,8 @@ def headline(forecast: dict[str, Any], tolerated_share: float) -> dict[str, Any]
     last = score["marks"][-1]
     side = "above" if score["error"] < 0 else "below"
     on = bool(score["within_range"])
-    near = not on and score["error_share_of_drop"] < tolerated_share
+    share = score["error_share_of_drop"]
+    near = not on and share is not None and share < tolerated_share
     return {
         "on_forecast": on,
         "near_forecast": near,

@@ -5,6 +5,9 @@ import json
 import pytest
 from engine import EXPERIMENTS, Engine
 
+from marin_exec import StepFailed
+from steps.forecast.curves import read_curve
+
 
 @pytest.fixture
 def engine(tmp_path) -> Engine:
@@ -43,3 +46,12 @@ def test_new_forecast_method_never_retrains_the_run_and_is_not_scored(engine):
 def test_forecast_forced_again_with_equal_content_still_scores(engine):
     engine.run()
     assert engine.run("--force", "forecast", "--force", "score").returncode == 0
+
+
+def test_curve_evaluated_at_another_interval_is_refused(tmp_path):
+    rows = [{"progress": k / 20, "macro_loss": 3.0} for k in range(1, 21)]
+    (tmp_path / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "run.json").write_text(json.dumps({"num_steps": 400, "flops": 1}))
+    assert len(read_curve("r", str(tmp_path), flops_convention="flops", every=0.05).losses) == 20
+    with pytest.raises(StepFailed, match=r"evaluation at .* falls on mark .* is (no progress|taken)"):
+        read_curve("r", str(tmp_path), flops_convention="flops", every=0.25)

@@ -210,7 +210,7 @@ def test_content_digest_ignores_provenance_and_nothing_else(built, tmp_path):
 @pytest.mark.parametrize(
     ("actual", "share", "within", "verdict"),
     [(3.60, 0.0, True, "On its forecast"), (3.70, 0.4, False, "Near its forecast"), (3.95, 9.0, False, "Off its forecast"),
-     (3.95, float("inf"), False, "Off its forecast")],
+     (3.95, None, False, "Off its forecast")],
 )  # fmt: skip
 def test_headline_verdict_follows_range_and_share_of_drop(actual, share, within, verdict):
     score = {
@@ -222,10 +222,10 @@ def test_headline_verdict_follows_range_and_share_of_drop(actual, share, within,
     assert found["verdict"] == verdict and f"{actual:.3f}" in found["sentence"]
 
 
-def test_figures_that_json_has_no_number_for_are_shown_as_words(twin):
-    changed = {**twin, "headline": {**twin["headline"], "error_share_of_drop": "Infinity", "seed_noise": None}}
+def test_figures_that_there_are_none_of_are_shown_as_a_dash(twin):
+    changed = {**twin, "headline": {**twin["headline"], "error_share_of_drop": None, "seed_noise": None}}
     text = Page(render_page(changed)).text
-    assert "Infinity of the drop" in text and "Seed noise of a rung –" in text
+    assert "– of the drop" in text and "Seed noise of a rung –" in text
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
