@@ -39,6 +39,8 @@ $(STAMP): requirements.lock pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check "$$(grep '^uv==' requirements.lock)" \
 	  || { echo "error: pip cannot install from the package index; check the network or pip's configuration" >&2; exit 1; }
 	@$(BIN)/uv pip install -q --compile-bytecode --no-deps --python $(BIN)/python -r requirements.lock \
+	  || { echo "uv could not install the lock (it does not read pip.conf; UV_DEFAULT_INDEX names a mirror); trying pip, which is slower" >&2; \
+	       $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements.lock; } \
 	  || { echo "error: the locked versions in requirements.lock could not be installed (see above)" >&2; exit 1; }
 	@$(BIN)/uv pip install -q --no-deps --no-build-isolation --python $(BIN)/python -e . \
 	  || { echo "error: this project itself could not be installed into $(VENV) (see above)" >&2; exit 1; }
