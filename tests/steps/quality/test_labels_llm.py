@@ -3,11 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from marin_exec import ConfigError, IdentityMismatch, StepFailed
+from marin_exec import ConfigError, IdentityMismatch, Step, StepFailed
 from steps.documents import NamedInput, document_id
+from steps.quality.chat import ChatModel, parse_answer
 from steps.quality.labels import read_labels
-from steps.quality.labels_llm import RUBRIC_DIGEST, ChatModel, LabelsLlmConfig, labels_llm, parse_answer, read_rubric
+from steps.quality.labels_llm import RUBRIC_DIGEST, LabelsLlmConfig, labels_llm, read_rubric
 from tests.directory_out import DirectoryOut
+from tests.marin_exec.inprocess import World
 from tests.steps.embed.model_server import Answer, model_server
 from tests.steps.embed.test_embed_documents import write_documents
 
@@ -121,6 +123,48 @@ def test_document_never_well_answered_is_reported_and_the_others_kept(tmp_path, 
             labels_llm(config(sources, server.url), DirectoryOut(tmp_path / "strict"))
 
 
+def asked_texts(server):
+    return [body["messages"][1]["content"] for _, body, _ in server.requests]
+
+
+def test_step_that_failed_for_malformed_answers_asks_again_for_those_alone(tmp_path, sources):
+    """Through the engine: answers are kept from attempt to attempt, malformed ones are no answers."""
+    stubborn = {TEXTS[4], TEXTS[9]}
+
+    def mumbles_at_two(path, body, number):
+        return said("I cannot say.") if body["messages"][1]["content"] in stubborn else reads(path, body, number)
+
+    world = World(tmp_path)
+    with model_server(mumbles_at_two) as server:
+        step = Step("labels", labels_llm, config(sources, server.url, max_asks=1))
+        failed = world.run(step)["labels"].failure
+        assert "2 of 12 documents have no well-formed answer" in failed.reason and "10 answers are kept" in failed.reason
+        assert sorted(asked_texts(server)) == sorted(TEXTS)
+    with model_server(mumbles_at_two) as server:
+        more = Step("labels", labels_llm, config(sources, server.url, max_asks=2))  # the same step: patience is runtime
+        assert "2 of 12" in world.run(more)["labels"].failure.reason
+        assert sorted(asked_texts(server)) == sorted([*stubborn] * 2)
+    with model_server(reads) as server:
+        again = Step("labels", labels_llm, config(sources, server.url, max_asks=1))
+        assert world.run(again)["labels"].failure is None
+        assert sorted(asked_texts(server)) == sorted(stubborn)
+    assert world.actions(again) == {"labels": "REUSE"}
+
+
+def test_tolerance_raised_after_a_failure_asks_for_nothing(tmp_path, sources):
+    def mumbles_at_one(path, body, number):
+        return said("?") if body["messages"][1]["content"] == TEXTS[4] else reads(path, body, number)
+
+    world = World(tmp_path)
+    with model_server(mumbles_at_one) as server:
+        world.run(Step("labels", labels_llm, config(sources, server.url)))
+    with model_server(reads) as server:
+        lenient = Step("labels", labels_llm, config(sources, server.url, max_unanswered_fraction=0.1))
+        world.run(lenient)
+        assert asked_texts(server) == []
+    assert world.actions(lenient) == {"labels": "REUSE"}
+
+
 def test_endpoint_in_another_form_is_an_error_that_shows_its_answer(tmp_path, sources):
     with model_server(lambda *_: Answer({"text": "hello"})) as server, pytest.raises(StepFailed, match="hello"):
         labels_llm(config(sources, server.url), DirectoryOut(tmp_path / "out"))
@@ -139,9 +183,26 @@ def test_rubric_that_changed_is_refused(tmp_path, sources):
         labels_llm(config(sources, "http://127.0.0.1:1", rubric_digest="0" * 32), DirectoryOut(tmp_path / "out"))
 
 
-def test_no_asks_at_all_is_refused(tmp_path, sources):
-    with pytest.raises(ConfigError, match="max_asks 0"):
-        labels_llm(config(sources, "http://127.0.0.1:1", max_asks=0), DirectoryOut(tmp_path / "out"))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_asks": 0}, r"LabelsLlmConfig\.max_asks: 0; a value at least 1 is needed"),
+        ({"count": 0}, r"LabelsLlmConfig\.count: 0"),
+        ({"documents_per_shard": 0}, r"LabelsLlmConfig\.documents_per_shard: 0"),
+        ({"cpus_per_shard": 0.0}, r"LabelsLlmConfig\.cpus_per_shard: 0\.0; a value above 0"),
+        ({"max_unanswered_fraction": 1.5}, r"LabelsLlmConfig\.max_unanswered_fraction: 1\.5; .* at least 0 and at most 1"),
+        ({"documents": ()}, r"LabelsLlmConfig\.documents is empty"),
+    ],
+)
+def test_setting_out_of_range_is_refused_when_the_config_is_made(sources, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(sources, "http://127.0.0.1:1", **changes)
+
+
+@pytest.mark.parametrize("changes", [{"temperature": -0.1}, {"max_attempts": 0}, {"timeout_seconds": 0.0}])
+def test_chat_model_setting_out_of_range_is_refused(changes):
+    with pytest.raises(ConfigError, match=rf"ChatModel\.{next(iter(changes))}"):
+        ChatModel(**{"model": "m", "url": "http://127.0.0.1:1", **changes})
 
 
 @pytest.mark.parametrize(
