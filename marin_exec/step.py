@@ -81,6 +81,7 @@ class Resources:
     """What one attempt of a step needs from the cluster. Never part of identity."""
 
     cpus: float = 1
+    """On a cluster that the run starts on its own machine, at most what that has."""
     gpus: float = 0
     memory_bytes: int | None = None
     custom: Mapping[str, float] = field(default_factory=dict)

@@ -6,18 +6,19 @@ descriptions of files. Retries are the scheduler's own (Ray's are off for attemp
 Without an address, a cluster is started on this machine, bound to the loopback interface, and stopped at the end.
 """
 
+import contextlib
 import dataclasses
 import os
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from marin_exec.errors import ConfigError, StoreError
+from marin_exec.errors import ConfigError, StepFailed, StoreError
 from marin_exec.runners.attempt import execute
 from marin_exec.runners.failures import failure_of
+from marin_exec.runners.ray_messages import COLOUR, RayMessages
 from marin_exec.runners.shards import ShardTask, run_shard
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.store import Piece
@@ -25,7 +26,6 @@ from marin_exec.store import Piece
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
 SHARD_RETRIES = 2
 TAIL_CHARACTERS = 8_000
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RayBackend:
@@ -46,7 +46,7 @@ class RayBackend:
         self._num_cpus = num_cpus
         self._by_value = tuple(by_value)
         self._refs: dict[Any, str] = {}
-        self._started_here = False
+        self._messages = contextlib.ExitStack()
 
     def start(self) -> None:
         if self._address is None:
@@ -67,6 +67,7 @@ class RayBackend:
                 "include_dashboard": False,
                 "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
             }
+        self._messages.enter_context(contextlib.redirect_stdout(RayMessages()))
         try:
             ray.init(address=self._address or "local", namespace="marin-exec", **options)
         except ConnectionError as error:
@@ -74,7 +75,6 @@ class RayBackend:
                 f"no Ray cluster at {self._address!r} ({error}); start one with `ray start --head`, give another --address, "
                 f"or leave it out to start one on this machine"
             ) from error
-        self._started_here = self._address is None
 
     def submit(self, task: AttemptTask) -> str:
         import ray
@@ -87,8 +87,10 @@ class RayBackend:
             )
         token = f"{task.digest}/{task.attempt}"
         resources = task.resources
+        if self._address is None:
+            task = dataclasses.replace(task, cpu_limit=self._checked_cpus(task))
         options: dict[str, Any] = {
-            "num_cpus": resources.cpus,
+            "num_cpus": _at_most(resources.cpus, task.cpu_limit),
             "num_gpus": resources.gpus or None,
             "memory": resources.memory_bytes,
             "resources": dict(resources.custom) or None,
@@ -100,6 +102,24 @@ class RayBackend:
         given = {key: value for key, value in options.items() if value is not None}
         self._refs[ray.remote(_execute_on_worker).options(**given).remote(cloudpickle.dumps(task))] = token
         return token
+
+    def _checked_cpus(self, task: AttemptTask) -> float:
+        """Returns the CPUs of the cluster on this machine, which never grows: what it has not got, nobody waits for.
+
+        Raises:
+            StepFailed: the step needs something else of which there is too little.
+        """
+        import ray
+
+        there, wanted = ray.cluster_resources(), task.resources
+        needs = {"GPU": wanted.gpus, "memory": wanted.memory_bytes or 0, **wanted.custom}
+        for name, amount in needs.items():
+            if amount > there.get(name, 0):
+                raise StepFailed(
+                    f"step {task.step_name}: needs {amount:g} {name}, and the cluster on this machine has "
+                    f"{there.get(name, 0):g}; run on a cluster that has it (--address), or lower the step's resources"
+                )
+        return there.get("CPU", 1)
 
     def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
         import ray
@@ -124,6 +144,7 @@ class RayBackend:
 
         self._refs.clear()
         ray.shutdown()
+        self._messages.close()
 
     def describe(self) -> dict[str, Any]:
         import ray
@@ -163,14 +184,14 @@ def _outcome(ref: Any, what: str = "") -> Any:
         return Failure(reason=reason, infrastructure=True)
     except exceptions.RayError as error:
         # The wrapper itself could not run: a module missing on the worker, an environment that cannot be built.
-        text = _COLOUR.sub("", str(error))
+        text = COLOUR.sub("", str(error))
         reason = f"the worker could not run {what or 'the step'}: {' '.join(text.split())[-400:]}"
         return Failure(reason=reason, infrastructure=False, traceback=text)
 
 
 def _cluster_reason(error: Exception) -> str:
     """Returns in one line why the cluster lost a task: Ray explains at length, its first sentences say what happened."""
-    first = " ".join(_COLOUR.sub("", str(error)).split())
+    first = " ".join(COLOUR.sub("", str(error)).split())
     return f"{type(error).__name__}: {first[:300]}{'...' if len(first) > 300 else ''}"
 
 
@@ -201,6 +222,10 @@ def _with_output_tail[T](run: Callable[[], T | Failure]) -> T | Failure:
     return outcome
 
 
+def _at_most(cpus: float, limit: float | None) -> float:
+    return cpus if limit is None else min(cpus, limit)
+
+
 def _map_on_ray(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failure]:
     """Runs shards as Ray tasks, a bounded number in flight, and yields their outcomes as they finish.
 
@@ -218,7 +243,8 @@ def _map_on_ray(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failu
             while waiting and len(in_flight) < window:
                 shard = waiting.pop()
                 label = f"{shard.task.step_name} {shard.name}"
-                options = {"name": label, "num_cpus": cpus, "max_retries": SHARD_RETRIES}
+                num_cpus = _at_most(cpus, shard.task.cpu_limit)
+                options = {"name": label, "num_cpus": num_cpus, "max_retries": SHARD_RETRIES}
                 in_flight[remote.options(**options).remote(cloudpickle.dumps(shard))] = shard.name
             for ref in ray.wait(list(in_flight), num_returns=1)[0]:
                 yield _outcome(ref, f"shard {in_flight.pop(ref)}")

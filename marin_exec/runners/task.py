@@ -28,6 +28,8 @@ class AttemptTask:
     content_digest: Callable[[str], str] | None
     source_digest: str
     resources: Resources
+    cpu_limit: float | None = None
+    """What a cluster of one machine has at most; None where more may come."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ class Engine:
     folder: Path
     experiment: Path = EXPERIMENTS / "chain.py"
     environment: dict[str, str] = field(default_factory=dict)
+    working_directory: Path | None = None
 
     @property
     def store(self) -> Path:
@@ -46,7 +47,13 @@ class Engine:
 
     def call(self, verb: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(verb, *arguments), env=self.env(), capture_output=True, text=True, timeout=timeout, check=False
+            self.command(verb, *arguments),
+            env=self.env(),
+            cwd=self.working_directory,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     def run(self, *arguments: str, backend: str = "local") -> subprocess.CompletedProcess[str]:

@@ -69,28 +69,72 @@ def test_experiment_outside_the_project_with_a_helper_beside_it_runs(engine, tmp
     assert show(engine, "second")["result"] == 42
 
 
-def test_worker_killed_is_retried_as_a_new_attempt_and_counted_in_the_store(engine):
-    engine.experiment = EXPERIMENTS / "trouble.py"
-    done = engine.run("--how", "killed once", backend="ray")
-    assert done.returncode == 0, done.stderr
-    assert show(engine, "trouble")["attempt"] == 2
-
-
-def test_exception_that_cannot_travel_is_shown_with_its_type_message_and_place(engine):
-    engine.experiment = EXPERIMENTS / "trouble.py"
-    failed = engine.run("--how", "unpicklable", backend="ray")
-    assert failed.returncode == 1
-    assert "HoldsALock: held something that cannot travel" in failed.stderr
-    assert "trouble.py" in failed.stderr and "the last words of the worker" in failed.stderr
-
-
 def test_sigterm_cancels_gives_the_lease_back_and_exits_130(engine):
     engine.experiment = EXPERIMENTS / "trouble.py"
-    driver = engine.start("--how", "sleeps")
+    driver = engine.start()
     wait_until(lambda: list(engine.store.glob("trouble-*/a1-*/half.txt")), what="the step's first file")
     driver.send_signal(signal.SIGTERM)
     _, stderr = driver.communicate(timeout=60)
     assert driver.returncode == 130, stderr
     assert "interrupted" in stderr
-    (row,) = json.loads(engine.call("status", "--how", "sleeps", "--json").stdout)["steps"]
+    (row,) = json.loads(engine.call("status", "--json").stdout)["steps"]
     assert row["state"] == "stopped" and "cancelled" in row["detail"]
+
+
+def test_steps_that_end_in_every_way_side_by_side_each_is_said_once_and_clearly(engine, tmp_path):
+    """One run, started in a folder whose modules shadow the standard library's: Ray's workers do not see those."""
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    for name in ("random", "queue"):
+        (folder / f"{name}.py").write_text("raise RuntimeError('this is not the standard library')\n")
+    engine.experiment = folder / "mixed.py"
+    engine.working_directory = folder
+    shutil.copy(EXPERIMENTS / "mixed.py", engine.experiment)
+    done = engine.run(backend="ray")
+    assert done.returncode == 1, done.stderr
+    states = {row["name"]: row for row in json.loads(engine.call("status", "--json").stdout)["steps"]}
+    well = ("squares", "squares_again", "shard_dies_once", "killed_once", "trains", "evaluates")
+    assert {name for name, row in states.items() if row["state"] == "done"} == set(well), done.stderr
+    assert {row["state"] for name, row in states.items() if name not in well} == {"failed"}
+    assert show(engine, "squares")["result"] == 14 and show(engine, "evaluates")["result"] == "w"
+    said = done.stderr
+    assert "FAILED shard_raises (attempt 1): shard part-2: ValueError: bad shard" in said
+    # The line of the change, the heading of the summary, the end of the traceback.
+    assert said.count("ValueError: bad shard") == 3
+    assert "the shard's last words" in said and "in raising" in said
+    assert "ray::" not in said and "/site-packages/ray/" not in said and "marin_exec/runners" not in said
+    assert "FAILED prints_megabytes (attempt 1): ValueError: after printing" in said
+    assert "the end of five megabytes" in said and len(said) < 60_000
+    assert "FAILED unpicklable (attempt 1): HoldsALock: held something that cannot travel" in said
+    assert "mixed.py" in said and "the last words of the worker" in said
+    assert show(engine, "killed_once")["attempt"] == 2
+    assert "FAILED interrupts (attempt 1): KeyboardInterrupt" in said
+    assert "FAILED exits (attempt 2): WorkerCrashedError" in said
+    assert (
+        "FAILED wants_gpus (attempt 1): step wants_gpus: needs 1000 GPU, and the cluster on this machine has 0" in said
+    )
+    # The targets that came about are on stdout, with their paths.
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} == set(well)
+
+
+def test_driver_stopped_past_its_lease_its_task_is_cancelled_when_it_wakes(engine):
+    engine.experiment = EXPERIMENTS / "mixed.py"
+    sleeper = engine.start("--held", "true")
+    wait_until(lambda: list(engine.folder.glob("held-*")), what="the step on Ray")
+    (on_ray,) = engine.folder.glob("held-*")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    follower = engine.start("--held", "true", "--backend", "local")
+    wait_until(lambda: len(list(engine.folder.glob("held-*"))) == 2, what="the follower's attempt")
+    task_pid = int(on_ray.name.split("-")[1])
+    assert os.path.exists(f"/proc/{task_pid}")
+    os.kill(sleeper.pid, signal.SIGCONT)
+    # Long before the work would end by itself: it is released only afterwards.
+    wait_until(
+        lambda: not os.path.exists(f"/proc/{task_pid}"), seconds=20, what="the cancelling of the woken driver's task"
+    )
+    (engine.folder / "released").write_text("")
+    for driver in (follower, sleeper):
+        _, said = driver.communicate(timeout=90)
+        assert driver.returncode == 0, said
+    assert "lease lost to another driver" in said and "reuse   held" in said
+    assert show(engine, "held")["attempt"] == 2
