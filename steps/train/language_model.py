@@ -72,7 +72,9 @@ class TrainConfig:
     wandb_project: Annotated[str, runtime] = "marin-exec"
     """Project that the tracker files the run under."""
     wandb_directory: Annotated[str | None, runtime] = None
-    """Where the tracker keeps its files; None: `wandb/` in the output."""
+    """Local folder that the tracker keeps its files in; None: `wandb/` in the output (a remote output keeps none)."""
+    wandb_timeout_seconds: Annotated[float, runtime] = 20.0
+    """How long the tracker may take to go online before the run goes on without."""
     log_every: Annotated[int, runtime] = 20
     """Updates between progress lines."""
 
@@ -85,6 +87,10 @@ class TrainConfig:
                 raise ConfigError(
                     f"train: {name} is {getattr(self, name)}; a share of the run in (0, 1] is needed, e.g. 0.05"
                 )
+        if not self.wandb_timeout_seconds > 0:
+            raise ConfigError(
+                f"train: wandb_timeout_seconds is {self.wandb_timeout_seconds}; a time above 0 is needed, e.g. 20"
+            )
         if self.wandb_mode not in ("auto", "online", "offline", "disabled"):
             raise ConfigError(
                 f'train: wandb_mode is "{self.wandb_mode}"; "auto", "online", "offline" and "disabled" are allowed'

@@ -1,61 +1,97 @@
 """Sends a run's numbers to Levanter's trackers (Weights & Biases), beside the run's own JSON lines.
 
-A tracker is for looking at; it may fail, be off, or miss steps without any effect on the run. Offline by default:
-nothing leaves the machine unless WANDB_API_KEY is set or the config says so.
+A tracker is for looking at; it may fail, be off, or miss steps without any effect on the run: one that does not start online
+is tried offline, and a run without any goes on. Offline by default: nothing leaves the machine unless WANDB_API_KEY is set
+or the config says so.
 """
 
 import os
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from levanter.tracker import NoopTracker, Tracker
-from levanter.tracker.background import maybe_wrap_background
 
 from marin_exec import Out
 from steps.train.language_model import TrainConfig
 
+_FINISH_SECONDS = 30.0
+
 
 @contextmanager
 def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any]) -> Generator[Tracker]:
-    """Yields the tracker of one attempt, and finishes it.
+    """Yields the tracker of one attempt, and finishes it. Says in the attempt's progress where it had to make do with less.
 
     Args:
         config: its `wandb_*` fields decide where the numbers go.
         out: the attempt; its step's name becomes the run's.
         hyperparameters: plain values, kept with the run.
     """
-    mode = config.wandb_mode
-    if mode == "auto":
-        mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
-    if mode == "disabled":
-        yield NoopTracker()
-        return
-    directory = config.wandb_directory or (out.path if "://" not in out.path else None)
-    tracker = _wandb_tracker(config, out, directory, mode, hyperparameters)
-    try:
-        yield tracker
-    finally:
-        tracker.finish()
-        if directory is not None:
+    modes = _modes(config.wandb_mode)
+    with TemporaryDirectory(prefix="wandb-", ignore_cleanup_errors=True) as passing:
+        directory = config.wandb_directory or out.path
+        if "://" in directory:  # W&B writes to local folders only
+            directory = passing
+            if "offline" in modes:
+                out.progress(
+                    f"W&B offline is off: its files can't lie in {out.path}. Set wandb_directory to a local folder"
+                )
+            modes = [mode for mode in modes if mode == "online"]
+        tracker = _first_that_starts(modes, config, out, directory, hyperparameters)
+        try:
+            yield tracker
+        finally:
+            tracker.finish()
             _remove_links(Path(directory) / "wandb")
 
 
+def _modes(wanted: str) -> list[str]:
+    """W&B's modes to try, best first, for a config's `wandb_mode`."""
+    if wanted == "auto":
+        wanted = "online" if os.environ.get("WANDB_API_KEY") else "offline"
+    return {"online": ["online", "offline"], "offline": ["offline"], "disabled": []}[wanted]
+
+
+def _first_that_starts(
+    modes: list[str], config: TrainConfig, out: Out, directory: str, hyperparameters: Mapping[str, Any]
+) -> Tracker:
+    for mode, then in pairwise([*modes, "no tracker"]):
+        try:
+            return _wandb_tracker(mode, config, out, directory, hyperparameters)
+        except Exception as error:  # whatever a service, its library or its folder does, training goes on
+            reason = (str(error).splitlines() or [""])[0][:200]
+            out.progress(f"W&B {mode} did not start ({type(error).__name__}: {reason}); going on with {then}")
+    return NoopTracker()
+
+
 def _remove_links(folder: Path) -> None:
-    """Removes W&B's links, to its latest run and to logs of its service: absolute ones, which would break when the output is moved or copied."""
+    """Removes W&B's links, to its latest run and to logs of its service: absolute ones, which break when the output is moved."""
     for path in folder.rglob("*"):
         if path.is_symlink():
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _wandb_tracker(
-    config: TrainConfig, out: Out, directory: str | None, mode: str, hyperparameters: Mapping[str, Any]
+    mode: str, config: TrainConfig, out: Out, directory: str, hyperparameters: Mapping[str, Any]
 ) -> Tracker:
     import wandb
+    from levanter.tracker.background import maybe_wrap_background
     from levanter.tracker.wandb import WandbTracker
 
+    settings = wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        x_disable_stats=True,
+        init_timeout=config.wandb_timeout_seconds,
+        login_timeout=config.wandb_timeout_seconds,
+        finish_timeout=_FINISH_SECONDS,
+    )
     # Levanter's own wandb set-up archives sources and the package list for each run; the step's record holds both already.
     run = wandb.init(
         project=config.wandb_project,
@@ -64,6 +100,8 @@ def _wandb_tracker(
         mode=mode,  # type: ignore[arg-type]
         dir=directory,
         config=dict(hyperparameters),
-        settings=wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True),
+        settings=settings,
     )
-    return maybe_wrap_background(WandbTracker(run), enabled=True, max_queue_size=10_000, finish_timeout=60.0)
+    return maybe_wrap_background(
+        WandbTracker(run), enabled=True, max_queue_size=10_000, finish_timeout=2 * _FINISH_SECONDS
+    )

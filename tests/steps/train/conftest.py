@@ -1,5 +1,26 @@
-"""Bits are compared between processes here: products must be unsplit before anything in this one starts jax."""
+"""What the tests of training share.
+
+Bits are compared between processes here: products must be unsplit before anything in this one starts jax.
+"""
+
+import socket
+
+import pytest
 
 from steps.train.threads import unsplit_products
 
 unsplit_products()
+
+
+@pytest.fixture
+def unreachable_wandb(monkeypatch):
+    """A key, and a server at a port of this machine that nothing listens on."""
+    import wandb
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        wandb.teardown()  # W&B reads its environment once in a process
+        yield  # bound, but not listening: whoever connects is refused
+    wandb.teardown()

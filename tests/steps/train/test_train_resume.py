@@ -169,6 +169,13 @@ def test_train_offline_tracker_changes_no_result(whole, inputs, tmp_path, monkey
     assert content_digest(str(tmp_path)) == content_digest(str(whole[0]))
 
 
+def test_train_with_a_key_but_no_server_ends_with_the_same_bits(whole, inputs, tmp_path, unreachable_wandb):
+    out = DirectoryOut(tmp_path, "ladder/d16")
+    train_language_model(tiny_config(inputs, wandb_mode="auto", wandb_timeout_seconds=1.0), out)
+    assert [line for line in out.messages if "W&B online did not start" in line]
+    assert content_digest(str(tmp_path)) == content_digest(str(whole[0]))
+
+
 @pytest.mark.parametrize("step", [6, 12])
 def test_evaluate_checkpoint_equals_the_runs_own_evaluation(whole, inputs, tmp_path, step):
     config = CheckpointEvaluationConfig(
