@@ -5,7 +5,7 @@
     python benchmarks/chain.py --store PATH            over a store in which the quickstart has run; no cold figures
     python benchmarks/chain.py --store PATH --quick    without what trains again (kills, two drivers)
 
-A store that is given is only read; what has to be killed is killed in a copy beside it (hard links), removed at the end.
+A store that is given is only read (the experiment is registered there if it was not); what has to be killed is killed in a copy beside it (hard links), removed at the end.
 """
 
 import argparse
@@ -60,8 +60,10 @@ def warm(runs: Runs, folder: Path) -> Iterator[Figure]:
     checkout = folder / "checkout"
     for part in ("marin_exec", "steps", "experiments"):
         shutil.copytree(PROJECT / part, checkout / part, ignore=shutil.ignore_patterns("__pycache__"))
+    inside = runs.experiment.is_relative_to(PROJECT)
+    experiment = checkout / runs.experiment.relative_to(PROJECT) if inside else runs.experiment
     other = call(
-        [sys.executable, "-c", ENTRY, "run", str(checkout / QUICKSTART), "--prefix", str(runs.store)],
+        [sys.executable, "-c", ENTRY, "run", str(experiment), "--prefix", str(runs.store)],
         timeout=RUN_SECONDS,
         env={"PYTHONPATH": str(checkout)},
         cwd=checkout,
@@ -150,6 +152,7 @@ def figures(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
         yield from times
     else:
         runs = Runs(store=arguments.store.resolve(), experiment=arguments.experiment.resolve())
+        runs.run("--max-runs", "0")  # it has run there, and its root is registered
     found = records(runs)
     yield from ladder(found)
     yield from data(found)
