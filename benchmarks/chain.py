@@ -5,7 +5,8 @@
     python benchmarks/chain.py --store PATH            over a store in which the quickstart has run; no cold figures
     python benchmarks/chain.py --store PATH --quick    without what trains again (kills, two drivers)
 
-A store that is given is only read (the experiment is registered there if it was not); what has to be killed is killed in a copy beside it (hard links), removed at the end.
+A store that is given is only read (the experiment is registered there if it was not); what has to be killed is killed in
+a copy beside it (hard links), removed at the end.
 """
 
 import argparse
