@@ -6,13 +6,15 @@ imported.
 
 Texts are sorted by length into buckets of fixed shapes, so the program compiles once a bucket and a short text does not
 pay for a long one's padding. A text's vector does not depend on its batch neighbours up to float rounding, and which
-neighbours it has is a function of the list of texts alone.
+neighbours it has is a function of the list of texts alone. Products are not split over threads, as in training, so that
+the bits of a vector do not rest on how many there are.
 
 Shapes: B batch, S sequence, M 384 (model width), H 12 (heads), D 32 (head width), F 1,536 (feed-forward), L 6 (layers).
 """
 
 import functools
 import json
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,9 @@ from safetensors.numpy import load_file
 
 from marin_exec.errors import ConfigError
 from steps.embed.minilm_files import model_directory, tokenize
+from steps.train.threads import unsplit_products
+
+logger = logging.getLogger(__name__)
 
 NUM_HEADS = 12
 _LAYER_NORM_EPSILON = 1e-12
@@ -147,6 +152,8 @@ def embed_texts(texts: list[str], pinned: str, max_tokens: int) -> np.ndarray:
 
 def embed_tokens(token_ids: list[list[int]], weights: dict[str, Any], max_tokens: int) -> np.ndarray:
     """Returns one unit vector, float32[n, 384], for each list of at most `max_tokens` token ids."""
+    if not unsplit_products():  # too late in a process that has used jax before, without the flag
+        logger.warning("jax was started with products that may be split over threads; last bits may depend on cores")
     vectors = np.zeros((len(token_ids), weights["words"].shape[1]), dtype=np.float32)
     placed = jax.tree.map(jnp.asarray, weights)
     for batch in batches(token_ids, max_tokens):

