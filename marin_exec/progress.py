@@ -5,6 +5,7 @@ whichever machine they run on.
 """
 
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ LOOK_SECONDS = 2.0
 REDRAW_SECONDS = 0.25
 TRACEBACK_LINES = 25
 OUTPUT_LINES = 15
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 _WORDS = {
     State.PENDING: "again",
@@ -55,6 +57,10 @@ class PlainReporter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         return
+
+    def starting(self, what: str) -> None:
+        """Says that something is being started that takes a while."""
+        self._say(f"starting {what}")
 
     def changed(self, status: StepStatus) -> None:
         note = f"  ({status.note})" if status.note else ""
@@ -152,7 +158,7 @@ class LiveReporter(PlainReporter):
 
 def _block(title: str, text: str, lines: int) -> str:
     """Returns the end of a text, indented under a title."""
-    kept = text.strip("\n").splitlines()
+    kept = _COLOUR.sub("", text).strip("\n").splitlines()
     left_out = f", last {lines} of {len(kept)} lines" if len(kept) > lines else ""
     return "\n".join([f"  {title}{left_out}:", *(f"    {line}" for line in kept[-lines:])])
 

@@ -1,5 +1,6 @@
 """One run of a plan: backend, signals, progress and the closing summary around the scheduler."""
 
+import os
 import signal
 import threading
 from collections.abc import Generator
@@ -66,6 +67,8 @@ def run_plan(
     interrupted = False
     with reporter:
         try:
+            if backend == "ray":
+                reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
             scheduler.backend.start()
             with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
                 scheduler.run()

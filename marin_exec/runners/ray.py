@@ -191,6 +191,8 @@ def _outcome(ref: Any, what: str = "") -> Any:
 
 def _cluster_reason(error: Exception) -> str:
     """Returns in one line why the cluster lost a task: Ray explains at length, its first sentences say what happened."""
+    if type(error).__name__ == "WorkerCrashedError":  # Ray's own text says only that, and where its logs would be
+        return "WorkerCrashedError: the worker process died: killed, crashed in native code, or it ended itself"
     first = " ".join(COLOUR.sub("", str(error)).split())
     return f"{type(error).__name__}: {first[:300]}{'...' if len(first) > 300 else ''}"
 

@@ -94,4 +94,3 @@ class World:
         """Plans and runs; returns the statuses by step name."""
         statuses = self.scheduler(self.plan(*steps, **options), backend).run()
         return {name: status for status in statuses.values() for name in status.planned.names}
-

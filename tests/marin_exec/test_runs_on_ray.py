@@ -102,7 +102,12 @@ def test_steps_that_end_in_every_way_side_by_side_each_is_said_once_and_clearly(
     # The line of the change, the heading of the summary, the end of the traceback.
     assert said.count("ValueError: bad shard") == 3
     assert "the shard's last words" in said and "in raising" in said
-    assert "ray::" not in said and "/site-packages/ray/" not in said and "marin_exec/runners" not in said
+    assert (
+        "\x1b" not in said
+        and "ray::" not in said
+        and "/site-packages/ray/" not in said
+        and "marin_exec/runners" not in said
+    )
     assert "FAILED prints_megabytes (attempt 1): ValueError: after printing" in said
     assert "the end of five megabytes" in said and len(said) < 60_000
     assert "FAILED unpicklable (attempt 1): HoldsALock: held something that cannot travel" in said
