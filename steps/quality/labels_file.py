@@ -1,30 +1,43 @@
 """Adopt a committed file of labels: check that it is the file meant, and join it with the documents at hand."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import xxhash
 
-from marin_exec import ConfigError, IdentityMismatch, Out, StepFailed, kind
+from marin_exec import ConfigError, IdentityMismatch, Out, StepFailed, kind, runtime
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, open_file, read_all
 from steps.quality.labels import Agreement, agreement, read_labels, write_labels
 
 ENVIRONMENT_DEFAULT = "environment_default.jsonl"
 """The labels of the default sources, in steps/quality/labels/."""
+_DIGEST = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsFileConfig:
     documents: tuple[NamedInput, ...]
     """Documents data sets that the labels are for."""
-    labels: str
-    """Name of a file in steps/quality/labels/, or a path or URL. Where it lies is not what it is: see `digest`."""
+    labels: Annotated[str, runtime]
+    """Name of a file in steps/quality/labels/, or a path or URL. Where it lies is no identity; `digest` is."""
     digest: str
     """xxh3-128 of the file's bytes, 32 hex digits: `python -m steps.quality.labels_file PATH` prints it."""
     min_matched_fraction: float = 0.9
     """Share of labelled documents that must be among the documents; below it the sources were changed."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "documents")
+        check_number(self, "min_matched_fraction", low=0, high=1)
+        if isinstance(self.digest, str) and not _DIGEST.fullmatch(self.digest):
+            raise ConfigError(
+                f"LabelsFileConfig.digest: {self.digest!r}; 32 hex digits are needed, as "
+                f"`python -m steps.quality.labels_file PATH` prints them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

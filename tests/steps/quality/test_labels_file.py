@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from marin_exec import ConfigError, IdentityMismatch, StepFailed
+from marin_exec import ConfigError, IdentityMismatch, Step, StepFailed
+from marin_exec.identity import identify
 from steps.documents import NamedInput, document_id
 from steps.quality.labels import Label, read_labels, write_labels
 from steps.quality.labels_file import LabelsFileConfig, file_digest, label_path, labels_file
@@ -66,3 +67,26 @@ def test_missing_label_file_says_where_it_was_looked_for(tmp_path, config):
 def test_bare_name_is_a_file_of_the_package():
     assert label_path("environment_default.jsonl").endswith("steps/quality/labels/environment_default.jsonl")
     assert label_path("gs://bucket/l.jsonl") == "gs://bucket/l.jsonl"
+
+
+def digest_of(config):
+    step = Step("labels", labels_file, config)
+    return identify([step])[id(step)].digest
+
+
+def test_labels_file_moved_is_the_same_step_and_changed_is_another(config):
+    assert digest_of(changed(config, labels="gs://bucket/elsewhere.jsonl")) == digest_of(config)
+    assert digest_of(changed(config, digest="0" * 32)) != digest_of(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"digest": "3b4b"}, r"LabelsFileConfig\.digest: '3b4b'; 32 hex digits"),
+        ({"min_matched_fraction": 90}, r"LabelsFileConfig\.min_matched_fraction: 90"),
+        ({"documents": ()}, r"LabelsFileConfig\.documents is empty"),
+    ],
+)
+def test_labels_file_wrong_setting_is_refused_when_the_config_is_made(config, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        changed(config, **changes)

@@ -138,7 +138,9 @@ def test_step_that_failed_for_malformed_answers_asks_again_for_those_alone(tmp_p
     with model_server(mumbles_at_two) as server:
         step = Step("labels", labels_llm, config(sources, server.url, max_asks=1))
         failed = world.run(step)["labels"].failure
-        assert "2 of 12 documents have no well-formed answer" in failed.reason and "10 answers are kept" in failed.reason
+        assert (
+            "2 of 12 documents have no well-formed answer" in failed.reason and "10 answers are kept" in failed.reason
+        )
         assert sorted(asked_texts(server)) == sorted(TEXTS)
     with model_server(mumbles_at_two) as server:
         more = Step("labels", labels_llm, config(sources, server.url, max_asks=2))  # the same step: patience is runtime
@@ -190,7 +192,10 @@ def test_rubric_that_changed_is_refused(tmp_path, sources):
         ({"count": 0}, r"LabelsLlmConfig\.count: 0"),
         ({"documents_per_shard": 0}, r"LabelsLlmConfig\.documents_per_shard: 0"),
         ({"cpus_per_shard": 0.0}, r"LabelsLlmConfig\.cpus_per_shard: 0\.0; a value above 0"),
-        ({"max_unanswered_fraction": 1.5}, r"LabelsLlmConfig\.max_unanswered_fraction: 1\.5; .* at least 0 and at most 1"),
+        (
+            {"max_unanswered_fraction": 1.5},
+            r"LabelsLlmConfig\.max_unanswered_fraction: 1\.5; .* at least 0 and at most 1",
+        ),
         ({"documents": ()}, r"LabelsLlmConfig\.documents is empty"),
     ],
 )
