@@ -34,7 +34,7 @@ class HeldOutSet(Protocol):
     def loss_mask(self) -> np.ndarray: ...
 
     @property
-    def num_bytes(self) -> int: ...
+    def target_bytes(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SetLoss:
     loss: float
     """Mean cross-entropy of its targets, nats a token."""
     bpb: float
-    """Bits a byte of its text."""
+    """Bits a byte of the text that its targets stand for."""
     num_targets: int
     """Tokens predicted."""
 
@@ -97,7 +97,7 @@ class _Span:
 
     rows: slice
     num_targets: int
-    num_bytes: float
+    num_bytes: int
 
 
 @partial(jax.jit, static_argnames="model")
@@ -124,8 +124,8 @@ class Evaluator:
         Args:
             sets: by name.
             model: its sequence length must be the sets'.
-            sequences_per_set: takes so many sequences from the front of each set; its bytes are then counted in
-                proportion to the targets taken. None takes all.
+            sequences_per_set: takes so many sequences from the front of each set, and the bytes of their targets. None
+                takes all.
 
         Raises:
             StepFailed: there is no set, a set has no target, or its sequences have another length.
@@ -171,9 +171,8 @@ def _gather(
     taken, spans, start = [], {}, 0
     for name in sorted(sets):
         rows = _taken(name, sets[name], model, sequences_per_set)
-        num_targets = int(rows.mask.sum())
-        share = num_targets / int(sets[name].loss_mask.sum())
-        spans[name] = _Span(slice(start, start + len(rows.tokens)), num_targets, sets[name].num_bytes * share)
+        num_bytes = int(sets[name].target_bytes[: len(rows.tokens)][rows.mask].sum())
+        spans[name] = _Span(slice(start, start + len(rows.tokens)), int(rows.mask.sum()), num_bytes)
         taken.append(rows)
         start += len(rows.tokens)
     # One compiled shape: the last batch is filled up with padding, which is neither routed nor counted.

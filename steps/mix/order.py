@@ -20,6 +20,7 @@ from marin_exec import ConfigError, StepFailed
 from steps.mix.mixture import Mixture, phase_blocks, read_mixture
 from steps.mix.permutation import key_of, mix, permute
 from steps.tokenize.store import TokenCell, TokenIndex, read_cell, read_documents, read_index
+from steps.tokenize.token_bytes import check_token_bytes, read_token_bytes
 
 _BLOCKS_KEPT = 4
 _BUDGET_SLACK = 1.01  # whole steps round a budget up a little
@@ -234,8 +235,14 @@ class EvaluationSet:
     """int32[n, S + 1]: number of the document within the row; -1 on padding."""
     loss_mask: np.ndarray
     """bool[n, S]: which targets count: not begin tokens, not padding."""
-    num_bytes: int
-    """UTF-8 bytes of all documents; bits per byte is the masked loss in nats, summed, / ln 2 / num_bytes."""
+    target_bytes: np.ndarray
+    """int32[n, S]: UTF-8 bytes that each target stands for, 0 for special tokens. Bits per byte of any counted targets is
+    their loss in nats, summed, / ln 2 / their bytes."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all counted targets: of all documents, where each starts with a begin token."""
+        return int(self.target_bytes[self.loss_mask].sum())
 
 
 def evaluation_batches(tokens_path: str, sequence_length: int) -> dict[str, EvaluationSet]:
@@ -246,13 +253,18 @@ def evaluation_batches(tokens_path: str, sequence_length: int) -> dict[str, Eval
         sequence_length: S, in tokens.
     """
     index = read_index(tokens_path)
-    return {
-        entry.name: _evaluation_set(read_cell(tokens_path, entry.name, index), sequence_length, index.begin_token)
-        for entry in index.cells
-    }
+    lengths = read_token_bytes(tokens_path)
+    sets = {}
+    for entry in index.cells:
+        cell = read_cell(tokens_path, entry.name, index)
+        check_token_bytes(cell, lengths, f"{tokens_path}: cell {entry.name}")
+        sets[entry.name] = _evaluation_set(cell, sequence_length, index.begin_token, lengths)
+    return sets
 
 
-def _evaluation_set(cell: TokenCell, sequence_length: int, begin_token: int | None) -> EvaluationSet:
+def _evaluation_set(
+    cell: TokenCell, sequence_length: int, begin_token: int | None, lengths: np.ndarray
+) -> EvaluationSet:
     num_tokens, length = len(cell.tokens), sequence_length
     num_sequences = max(1, -(-(num_tokens - 1) // length))
     padded = np.full(num_sequences * length + 1, begin_token or 0, dtype=np.int32)
@@ -264,9 +276,8 @@ def _evaluation_set(cell: TokenCell, sequence_length: int, begin_token: int | No
     first = np.zeros(len(padded), dtype=bool)
     first[cell.offsets[:-1]] = begin_token is not None
     mask = real[:, 1:] & ~first[places[:, 1:]]
-    return EvaluationSet(
-        padded[places], np.where(real, segments, -1).astype(np.int32), mask, int(cell.document_bytes.sum())
-    )
+    tokens, segment_ids = padded[places], np.where(real, segments, -1).astype(np.int32)
+    return EvaluationSet(tokens, segment_ids, mask, lengths[tokens[:, 1:]])
 
 
 def _segments(offsets: np.ndarray, start: int, length: int) -> np.ndarray:

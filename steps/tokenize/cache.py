@@ -35,6 +35,7 @@ from steps.tokenize.store import (
     read_index,
     write_index,
 )
+from steps.tokenize.token_bytes import TOKEN_BYTES_FILE, check_token_bytes, token_bytes, write_token_bytes
 
 _ENCODE_DOCUMENTS = 1024
 
@@ -87,7 +88,7 @@ def store_digest(path: str) -> str:
     return read_index(path).fingerprint
 
 
-@kind("tokenize/cache", version=1, content_digest=store_digest)
+@kind("tokenize/cache", version=2, content_digest=store_digest)
 def token_cache(config: CacheConfig, out: Out) -> CacheResult:
     """Writes the token store described in steps/tokenize/store.py.
 
@@ -118,6 +119,7 @@ def token_cache(config: CacheConfig, out: Out) -> CacheResult:
         split=config.split,
         cells=tuple(CellEntry(**entry) for entries in done.values() for entry in entries),
     )
+    write_token_bytes(out.file(TOKEN_BYTES_FILE), token_bytes(tokenizer))
     write_index(out.file(INDEX_FILE), index)
     tokens, num_bytes = sum(each.tokens for each in index.cells), sum(each.bytes for each in index.cells)
     return CacheResult(
@@ -153,11 +155,13 @@ def _load_tokenizer(path: str) -> tuple[Any, str]:
 
 def _tokenize_cells(policy: _Policy, names: list[str], shard: ShardOut) -> list[dict[str, Any]]:
     tokenizer, _ = _load_tokenizer(policy.tokenizer)
+    lengths = token_bytes(tokenizer)
     entries = []
     for done, name in enumerate(names):
         shard.progress(f"tokenising {name}", done=done, total=len(names))
         table = read_all(f"{policy.documents.rstrip('/')}/{name}", ["id", "text"])
         cell = encode_documents(tokenizer, table, begin=policy.begin, end=policy.end, where=name)
+        check_token_bytes(cell, lengths, f"cell {name}")
         _write_cell(policy, name, cell, tokenizer.token_to_id(BEGIN_TOKEN), shard)
         entry = CellEntry(
             name=name,

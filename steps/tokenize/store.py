@@ -1,6 +1,7 @@
 """Reads and writes a token store: Levanter caches by cell, with the documents that they were made from beside them.
 
     index.json                            cells with their counts and digests, the token policy, the fingerprint of all
+    token_bytes.npy                       bytes of text that each token stands for (steps/tokenize/token_bytes.py)
     cells/<cell>/<split>/                 a Levanter TreeCache with one field, input_ids (zarr3 through tensorstore)
     documents/<cell>.parquet              id, num_tokens, num_bytes of each row of that cache, in its order
 

@@ -32,16 +32,17 @@ def parameters():
     return initial_parameters(MODEL, 1)
 
 
-def held_out(seed: int, num_sequences: int, num_bytes: int):
+def held_out(seed: int, num_sequences: int):
     random = np.random.default_rng(seed)
     segments = np.sort(random.integers(0, 3, (num_sequences, 9)), axis=1).astype(np.int32)
     segments[-1, 6:] = -1
     mask = (segments[:, 1:] >= 0) & (segments[:, 1:] == segments[:, :-1])
     tokens = random.integers(0, 50, (num_sequences, 9)).astype(np.int32)
-    return SimpleNamespace(tokens=tokens, segment_ids=segments, loss_mask=mask, num_bytes=num_bytes)
+    sizes = random.integers(1, 9, (num_sequences, 8)).astype(np.int32)
+    return SimpleNamespace(tokens=tokens, segment_ids=segments, loss_mask=mask, target_bytes=sizes)
 
 
-SETS = {"manual": held_out(1, 5, 300), "code": held_out(2, 2, 90)}
+SETS = {"manual": held_out(1, 5), "code": held_out(2, 2)}
 
 
 def evaluate(parameters, betas, sets, **options):
@@ -62,12 +63,13 @@ def test_evaluation_losses_equal_numpy(parameters):
     targets = {name: int(each.loss_mask.sum()) for name, each in SETS.items()}
     loss = {name: nats[name] / targets[name] for name in SETS}
     assert {name: each.loss for name, each in found.sets.items()} == pytest.approx(loss, rel=1e-5)
-    assert found.sets["code"].bpb == pytest.approx(nats["code"] / math.log(2) / 90, rel=1e-5)
+    num_bytes = {name: int(each.target_bytes[each.loss_mask].sum()) for name, each in SETS.items()}
+    assert found.sets["code"].bpb == pytest.approx(nats["code"] / math.log(2) / num_bytes["code"], rel=1e-5)
     assert found.macro_loss == pytest.approx((loss["code"] + loss["manual"]) / 2, rel=1e-5)
     assert found.micro_loss == pytest.approx(sum(nats.values()) / sum(targets.values()), rel=1e-5)
     assert found.macro_loss != pytest.approx(found.micro_loss, rel=1e-4), "the sets must tell the two apart"
-    assert found.micro_bpb == pytest.approx(sum(nats.values()) / math.log(2) / 390, rel=1e-5)
-    assert found.macro_bpb == pytest.approx(sum(nats[n] / SETS[n].num_bytes for n in SETS) / 2 / math.log(2), rel=1e-5)
+    assert found.micro_bpb == pytest.approx(sum(nats.values()) / math.log(2) / sum(num_bytes.values()), rel=1e-5)
+    assert found.macro_bpb == pytest.approx(sum(nats[n] / num_bytes[n] for n in SETS) / 2 / math.log(2), rel=1e-5)
 
 
 def test_evaluation_applies_the_pending_thresholds(parameters):
@@ -83,16 +85,12 @@ def test_evaluation_does_not_depend_on_order_or_company_of_sets(parameters):
     assert alone.sets["manual"].loss == pytest.approx(both.sets["manual"].loss, rel=1e-6)
 
 
-def test_evaluation_of_a_few_sequences_scales_the_bytes(parameters):
+def test_evaluation_of_a_few_sequences_counts_the_bytes_of_their_targets(parameters):
     few = evaluate(parameters, BETAS, SETS, sequences_per_set=2)
-    first = SimpleNamespace(**{k: v[:2] if k != "num_bytes" else v for k, v in vars(SETS["manual"]).items()})
-    share = first.loss_mask.sum() / SETS["manual"].loss_mask.sum()
-    assert few.sets["manual"].loss == pytest.approx(
-        numpy_nats(parameters, BETAS, first) / first.loss_mask.sum(), rel=1e-5
-    )
-    assert few.sets["manual"].bpb == pytest.approx(
-        numpy_nats(parameters, BETAS, first) / math.log(2) / (300 * share), rel=1e-5
-    )
+    first = SimpleNamespace(**{name: value[:2] for name, value in vars(SETS["manual"]).items()})
+    nats, num_bytes = numpy_nats(parameters, BETAS, first), first.target_bytes[first.loss_mask].sum()
+    assert few.sets["manual"].loss == pytest.approx(nats / first.loss_mask.sum(), rel=1e-5)
+    assert few.sets["manual"].bpb == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-5)
     assert few.sets["code"] == evaluate(parameters, BETAS, SETS).sets["code"]
 
 
@@ -109,7 +107,7 @@ def test_evaluation_names_are_levanters(parameters):
         ({}, "no held-out sets"),
         ({"a": SimpleNamespace(tokens=np.zeros((1, 5), np.int32))}, "rows of 5 tokens; .* so 9 are needed"),
         (
-            {"a": SimpleNamespace(**(vars(held_out(3, 1, 9)) | {"loss_mask": np.zeros((1, 8), bool)}))},
+            {"a": SimpleNamespace(**(vars(held_out(3, 1)) | {"loss_mask": np.zeros((1, 8), bool)}))},
             "no target is counted",
         ),
     ],

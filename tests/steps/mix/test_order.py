@@ -269,7 +269,8 @@ def test_evaluation_batches_predict_every_token_but_begin_exactly_once(store):
 
 
 def test_evaluation_batches_shorter_than_a_sequence_is_padded(tmp_path):
-    cell = TokenCell(np.array([0, 5, 6], np.int32), np.array([0, 3]), ["only"], np.array([4]))
+    cell = TokenCell(np.array([0, 5, 6], np.int32), np.array([0, 3]), ["only"], np.array([6]))
     found = evaluation_batches(write_store(tmp_path, {"tiny": cell}), 8)["tiny"]
     assert found.loss_mask.tolist() == [[True, True] + [False] * 6]
+    assert found.num_bytes == 6
     assert found.segment_ids.tolist() == [[0, 0, 0] + [-1] * 6]

@@ -18,13 +18,14 @@ from steps.tokenize.store import (
     documents_table,
     write_index,
 )
+from steps.tokenize.token_bytes import TOKEN_BYTES_FILE, write_token_bytes
 from tests.directory_out import DirectoryOut
 
 BEGIN = 0
 
 
 def random_cell(name: str, num_documents: int, seed: int = 0, longest: int = 60) -> TokenCell:
-    """Documents of 2 .. longest tokens, the first of each BEGIN; ids name the cell."""
+    """Documents of 2 .. longest tokens, the first of each BEGIN; the others have 3 bytes each. Ids name the cell."""
     random = np.random.default_rng([seed, *name.encode()])
     lengths = random.integers(2, longest + 1, size=num_documents)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -56,6 +57,7 @@ def write_store(path: Path, cells: dict[str, TokenCell]) -> str:
         split="train",
         cells=tuple(entries),
     )
+    write_token_bytes(str(path / TOKEN_BYTES_FILE), np.where(np.arange(1000) == BEGIN, 0, 3))
     write_index(str(path / "index.json"), index)
     return str(path)
 
