@@ -7,6 +7,7 @@ from functools import cache
 
 from marin_exec.errors import ConfigError, StoreError
 from marin_exec.explain import Explainer
+from marin_exec.half_done import half_done
 from marin_exec.identity import Identity
 from marin_exec.planned import Action, OnCodeChange, PlannedStep, PlanOptions
 from marin_exec.records import Head, Record
@@ -162,8 +163,13 @@ class Draft:
                 draft = dataclasses.replace(draft, action=Action.GONE, reason=f"not needed ({draft.reason})", causes=())
             head = self._found[digest].head
             if draft.action is Action.RUN and head is not None and head.state == "held" and not draft.forced:
-                why = f"held by {head.host} (pid {head.pid}, attempt {head.attempt}); reuse its output, or take over if it died"
+                holder = f"held by {head.host} (pid {head.pid}, attempt {head.attempt})"
+                why = f"{draft.reason}; {holder}: reuse its output, or take over if it died"
                 draft = dataclasses.replace(draft, action=Action.WAIT, reason=why)
+            elif draft.action is Action.RUN and not draft.forced:
+                left = half_done(self._store, digest, head, draft.source, self._options.on_code_change)
+                if left.note:
+                    draft = dataclasses.replace(draft, reason=f"{draft.reason}; {left.note}")
             if draft.action in (Action.RUN, Action.WAIT):
                 wanted.update(other for other, ref in draft.references if not self._serves_alone(other, ref))
                 wanted.update(draft.after)

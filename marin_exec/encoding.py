@@ -22,6 +22,7 @@ from marin_exec.coercion import coerce
 from marin_exec.config_values import MAX_DEPTH, annotations_of, is_named_tuple, short, too_deep
 from marin_exec.errors import ConfigError
 from marin_exec.fields import added_default, is_runtime, marker, renamed_from
+from marin_exec.step import references
 
 Tree = list[Any]
 Special = Callable[[Any, str], Tree | None]
@@ -205,10 +206,21 @@ _CONTAINERS: dict[type, Callable[..., Tree]] = {
 }
 
 
+def _refuse_references(value: Any, where: str) -> None:
+    """Raises ConfigError if a value that is to be skipped refers to a step, however deep."""
+    held = next(references(value), None)
+    if held is not None:
+        raise ConfigError(
+            f"{where} is declared runtime and holds {held.step!r}; what a step reads is identity, so the field must not "
+            "be runtime"
+        )
+
+
 def _dataclass(value: Any, where: str, special: Special | None, depth: int) -> Tree:
     fields: dict[str, Tree] = {}
     for name, annotation in annotations_of(type(value)).items():
         if is_runtime(annotation):
+            _refuse_references(getattr(value, name), f"{where}.{name}")
             continue
         tree = _encode(getattr(value, name), f"{where}.{name}", special, depth)
         added = marker(annotation, added_default)

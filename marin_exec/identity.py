@@ -16,9 +16,8 @@ from marin_exec.coercion import coerce
 from marin_exec.config_values import annotations_of, is_named_tuple, rebuilt, short
 from marin_exec.encoding import digest_of_tree, encode, key_order
 from marin_exec.errors import ConfigError, InternalError
-from marin_exec.fields import is_runtime
 from marin_exec.source import source_of
-from marin_exec.step import Step, StepPath, references
+from marin_exec.step import Step, StepPath
 from marin_exec.trees import Difference, dependency_references, differences, flatten
 
 __all__ = [
@@ -111,13 +110,6 @@ def _coerced(config: Any, where: str) -> Any:
         return None
     if isinstance(config, type) or not hasattr(config, "__dataclass_fields__"):
         raise ConfigError(f"{where}: config is {short(config)}; an instance of a frozen dataclass, or None, is needed")
-    for name, annotation in annotations_of(type(config)).items():
-        held = next(references(getattr(config, name, None)), None) if is_runtime(annotation) else None
-        if held is not None:
-            raise ConfigError(
-                f"{where}: config.{name} is declared runtime and holds {held.step!r}; "
-                "what a step reads is identity, so the field must not be runtime"
-            )
     return coerce(config, Any, f"{where}: config")
 
 

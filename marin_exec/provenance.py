@@ -18,7 +18,7 @@ from typing import Any
 
 GIT_TIMEOUT_SECONDS = 10
 
-# What the steps stand on; the whole environment is pinned by the lock, whose digest is kept too.
+# What the steps stand on; the commit has the lock that pins the whole environment.
 PACKAGES = (
     "ray",
     "jax",
@@ -58,6 +58,7 @@ def new_run(experiment: str, folder: Path) -> RunContext:
             "experiment": experiment,
             "command_line": shlex.join(sys.argv),
             "git": git_state(folder),
+            "library_git": git_state(Path(__file__).parent),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "packages": dict(_versions(PACKAGES)),
@@ -73,11 +74,16 @@ def git_state(folder: Path) -> dict[str, Any]:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"commit": None, "why": f"{folder} is not in a git checkout with a commit, or git is not installed"}
-    diff = _git(folder, "diff", "HEAD") or ""
-    untracked = _git(folder, "ls-files", "--others", "--exclude-standard") or ""
-    dirty = bool(diff.strip() or untracked.strip())
-    state: dict[str, Any] = {"commit": commit.strip(), "dirty": dirty}
-    if dirty:
+    diff = _git(folder, "diff", "HEAD")
+    untracked = _git(folder, "ls-files", "--others", "--exclude-standard")
+    if diff is None or untracked is None:
+        return {
+            "commit": commit.strip(),
+            "dirty": None,
+            "why": f"git did not say within {GIT_TIMEOUT_SECONDS} s what changed",
+        }
+    state: dict[str, Any] = {"commit": commit.strip(), "dirty": bool(diff.strip() or untracked.strip())}
+    if state["dirty"]:
         state["diff_digest"] = hashlib.sha256(diff.encode()).hexdigest()
         state["untracked"] = untracked.split("\n")[:-1][:50]
     return state

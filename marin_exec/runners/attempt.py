@@ -8,6 +8,7 @@ and piece commits and one log segment under `.marin/`.
 import dataclasses
 import resource
 import socket
+import sys
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from marin_exec.runners.attempt_out import AttemptOut, ShardFailed
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.shards import ShardMapper, checked_result
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.source import source_of
 from marin_exec.store.manifest import output_digest, scan, split_result
 
 
@@ -37,6 +39,7 @@ def execute(task: AttemptTask, map_all: ShardMapper) -> AttemptOutput | Failure:
 
 
 def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
+    found = _source_found(task)
     returned: Any = task.fn(task.config, out)
     result, measured, result_type = split_result(returned)
     checked_result([result, measured])
@@ -56,9 +59,22 @@ def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
         result_type=result_type,
         measured=measured,
         seconds=time.monotonic() - started,
-        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        worker_peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         pieces_made=out.pieces_made,
         pieces_taken_up=out.pieces_taken_up,
         milestones=tuple(each.name for each in out.milestones()),
         host=socket.gethostname(),
+        source=found if found is not None and found["digest"] != task.source_digest else None,
     )
+
+
+def _source_found(task: AttemptTask) -> dict[str, Any] | None:
+    """Returns the code that this process runs, or None where it came with the task itself and cannot differ.
+
+    A worker imports installed modules when the step starts, which may be days after the plan read them.
+    """
+    module = sys.modules.get(task.fn.__module__)
+    if getattr(module, task.fn.__qualname__, None) is not task.fn:
+        return None
+    source = source_of(task.fn)
+    return {"digest": source.digest, "functions": source.functions}

@@ -8,6 +8,7 @@ Without an address, a cluster is started on this machine, bound to the loopback 
 
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.store import Piece
 
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
+MOST_IN_FLIGHT = 1_000
 SHARD_RETRIES = 2
 TAIL_CHARACTERS = 8_000
 
@@ -237,7 +239,8 @@ def _map_on_ray(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failu
     from ray import cloudpickle
 
     remote = ray.remote(_run_shard_on_worker)
-    window = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
+    cores = ray.cluster_resources().get("CPU", 1)
+    window = min(MOST_IN_FLIGHT, max(2, math.ceil(2 * cores / max(cpus, 0.01))))
     waiting = list(reversed(shards))
     in_flight: dict[Any, str] = {}
     try:

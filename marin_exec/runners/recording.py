@@ -66,9 +66,10 @@ def finished_record(status: StepStatus, output: AttemptOutput) -> Record:
         resources={
             **begun.resources,
             "step_seconds": round(output.seconds, 3),
-            "peak_memory_bytes": output.peak_memory_bytes,
+            "worker_peak_memory_bytes": output.worker_peak_memory_bytes,
             "host": output.host,
         },
+        source=output.source or begun.source,
         pieces={"made": output.pieces_made, "taken_up": output.pieces_taken_up},
         milestones=output.milestones,
     )

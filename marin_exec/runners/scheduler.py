@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from marin_exec.errors import MarinExecError
+from marin_exec.half_done import half_done
 from marin_exec.identity import resolve_config
 from marin_exec.plan import Action, OnCodeChange, Plan
 from marin_exec.provenance import RunContext
-from marin_exec.records import DependencyRecord, Head, Record
+from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.heartbeat import Heartbeats
 from marin_exec.runners.queue import StartQueue
@@ -24,7 +25,7 @@ from marin_exec.runners.recording import begun_record, finished_record, first_af
 from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Backend, Failure
 from marin_exec.step import StepPath
-from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim, pieces
+from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim
 
 COMMIT_TRIES = 5
 LONGEST_NOTE = 500
@@ -138,12 +139,20 @@ class Scheduler:
             if status.state is not State.WAITING:
                 self._settle(status, State.WAITING, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
             return
-        new_chain = self._new_chain(status, head)
+        forced_afresh = planned.forced and status.attempts == 0
+        policy = self.plan.options.on_code_change
+        earlier = half_done(self.store, planned.digest, head, planned.source, policy, bound)
+        new_chain = forced_afresh or bool(earlier.afresh)
         lease = claim(self.store, planned.digest, versioned, new_chain, socket.gethostname(), os.getpid())
         if lease is None:  # somebody was faster
             self._polled[planned.digest] = None
-        else:
-            self._start(status, lease, bound)
+            return
+        notes = [planned.reason, "" if forced_afresh else earlier.note]
+        if head is not None and head.state == "held":
+            notes.append(
+                f"taken over from attempt {head.attempt}, whose driver on {head.host} (pid {head.pid}) went silent"
+            )
+        self._start(status, lease, bound, "; ".join(note for note in notes if note))
 
     def _still_good(self, status: StepStatus, record: Record, bound: tuple[DependencyRecord, ...]) -> bool:
         """Whether a record found when the step's turn came serves: made from the same inputs, its data there."""
@@ -156,23 +165,7 @@ class Scheduler:
         now = {(each.digest, each.milestone): each.output_digest for each in bound}
         return made_from == now and not self.store.missing_files(record)
 
-    def _new_chain(self, status: StepStatus, head: Head | None) -> bool:
-        """Whether earlier attempts' pieces must not be taken up: a forced run, other code, inputs or damaged files."""
-        planned = status.planned
-        if planned.forced and status.attempts == 0:
-            return True
-        if head is None:
-            return False
-        made = [
-            *pieces(self.store, planned.digest, head.chain, "shard").values(),
-            *pieces(self.store, planned.digest, head.chain, "milestone").values(),
-        ]
-        if any(self.store.missing_piece_files(piece) for piece in made):
-            return True
-        other_code = any(piece.source_digest != planned.source.digest for piece in made)
-        return other_code and self.plan.options.on_code_change is not OnCodeChange.REUSE
-
-    def _start(self, status: StepStatus, lease: Lease, bound: tuple[DependencyRecord, ...]) -> None:
+    def _start(self, status: StepStatus, lease: Lease, bound: tuple[DependencyRecord, ...], reason: str) -> None:
         planned = status.planned
         status.lease = lease
         status.attempts, status.last_attempt = status.attempts + 1, lease.attempt
@@ -192,10 +185,10 @@ class Scheduler:
         )
         status.started_record = record
         status.log = self.store.attempt_log(planned.digest, lease.attempt)
-        status.log.event("started", run_id=record.run_id, reason=planned.reason, record=record.to_json())
+        status.log.event("started", run_id=record.run_id, reason=reason, record=record.to_json())
         status.token = self.backend.submit(self._task(status, record))
         self._running[status.token] = status
-        self._settle(status, State.RUNNING, planned.reason)
+        self._settle(status, State.RUNNING, reason)
 
     def _task(self, status: StepStatus, record: Record) -> AttemptTask:
         planned = status.planned
@@ -241,7 +234,22 @@ class Scheduler:
             return
         self._forget_attempt(status)
         status.record = record
-        self._settle(status, State.DONE, f"{record.seconds:.1f} s")
+        self._settle(status, State.DONE, f"{record.seconds:.1f} s{self._left_behind(status)}")
+
+    def _left_behind(self, status: StepStatus) -> str:
+        """Names finished steps that this run left alone, and whose input has now turned out different."""
+        before, now = status.planned.record, status.record
+        if before is None or now is None or before.output_digest == now.output_digest:
+            return ""
+        digest = status.planned.digest
+        stale = [
+            other.planned.step.name
+            for other in self.statuses.values()
+            if other.state is State.REUSED
+            and digest in other.planned.dependency_digests
+            and other.planned.action is Action.REUSE
+        ]
+        return f"; other content than before: the next run makes {', '.join(stale)} again" if stale else ""
 
     def _commit(self, lease: Lease, record: Record) -> None:
         """Commits, and tries again what may pass: the work of the whole attempt hangs on it."""

@@ -42,7 +42,10 @@ class AttemptOutput:
     result_type: str | None
     measured: dict[str, Any]
     seconds: float
-    peak_memory_bytes: int
+    worker_peak_memory_bytes: int
+    """Of the process that ran the step, over its whole life: an upper bound for the step itself, shards not counted."""
+    source: dict[str, Any] | None
+    """Digest and functions of the code as the process found it, if that was other code than the plan's."""
     pieces_made: int
     pieces_taken_up: int
     milestones: tuple[str, ...]
