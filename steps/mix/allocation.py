@@ -4,6 +4,8 @@ Shapes: C components, P phases. `weights` float64[C, P], columns sum to 1; `avai
 each has; `phase_shares` float64[P], fractions of the run, sum 1.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from marin_exec import ConfigError
@@ -66,16 +68,25 @@ def cap_exposures(
 def round_to_block(
     names: list[str],
     weights: np.ndarray,
-    available: np.ndarray,
-    phase_shares: np.ndarray,
-    budget_tokens: int,
-    max_epochs: float,
-    block_sequences: int,
     held: np.ndarray,
-) -> np.ndarray:
-    """Returns sequences a block, int64[C, P], by largest remainder within the cap; columns sum to `block_sequences`.
+    block_sequences: int,
+    max_epochs: float,
+    epochs_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds weights to sequences a block, by largest remainder within the cap.
 
     Components held at the cap are rounded down, and so is any that rounding up would take above it.
+
+    Args:
+        names: of the components.
+        weights: float64[C, P].
+        held: bool[C], held at the cap.
+        block_sequences: what the sequences of a phase's block add up to.
+        max_epochs: the cap.
+        epochs_of: given int64[C, P] sequences a block and bool[C] rounded down, returns the epochs float64[C] of each.
+
+    Returns:
+        Sequences a block, int64[C, P], and bool[C], which were rounded down.
 
     Raises:
         ConfigError: the rest cannot take what is left without going above the cap.
@@ -85,10 +96,9 @@ def round_to_block(
         counts = np.stack(
             [largest_remainder(column, block_sequences, ~down & (column > 0)) for column in weights.T], axis=1
         )
-        epochs = exposures(counts / block_sequences, available, phase_shares, budget_tokens)
-        above = epochs > max_epochs * (1 + _TOLERANCE)
+        above = epochs_of(counts, down) > max_epochs * (1 + _TOLERANCE)
         if not above.any():
-            return counts
+            return counts, down
         if np.all(down[above]) or np.all(down | above | (weights.sum(axis=1) == 0)):
             raise ConfigError(
                 f"weights cannot be rounded to a block of {block_sequences} sequences within max_epochs "

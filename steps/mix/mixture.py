@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from marin_exec import ConfigError, StepFailed
+from marin_exec import StepFailed
 from steps.documents import open_file
+from steps.mix.blocks import RunBlocks, run_blocks
 
 MIXTURE_FILE = "mixture.json"
-FORMAT = "mixture/1"
+FORMAT = "mixture/2"
 TAIL = "tail"
 
 
@@ -27,9 +28,9 @@ class Component:
     weights: tuple[float, ...]
     """Share of the sequences in each phase, before rounding to the block."""
     counts: tuple[int, ...]
-    """Sequences in each block of each phase; what the order uses."""
+    """Sequences in each whole block of each phase; what the order uses."""
     exposures: tuple[float, ...]
-    """Epochs under each of the mixture's budgets, from the counts."""
+    """Epochs under each of the mixture's budgets: what runs of that many tokens draw, whatever their seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Mixture:
     block_sequences: int
     """Sequences in a block; the counts of each phase add up to this."""
     phase_starts: tuple[float, ...]
-    """Fraction of the run at which each phase starts; the first is 0."""
+    """Fraction of the run at which each phase starts, to the sequence; the first is 0."""
     budgets_tokens: tuple[int, ...]
     """Token budgets that the cap on epochs was checked for."""
     max_epochs: float
@@ -50,29 +51,21 @@ class Mixture:
     """In order of name, the tail last."""
     capped: tuple[str, ...]
     """Components whose weight was lowered to keep to max_epochs."""
+    rounded_down: tuple[str, ...]
+    """Components that one more sequence could take above max_epochs: they are never rounded up."""
     rounded_to_zero: tuple[str, ...]
     """Components with a weight too small for one sequence a block in some phase: they are not seen in it."""
 
 
-def phase_blocks(mixture: Mixture, num_sequences: int) -> np.ndarray:
-    """Returns the first block of each phase in a run, int64[phases].
-
-    Args:
-        mixture: gives the block size and the fractions.
-        num_sequences: sequences of the whole run.
+def blocks_of(mixture: Mixture, num_sequences: int) -> RunBlocks:
+    """Returns the blocks of a run of that many sequences.
 
     Raises:
-        ConfigError: the run is so short against the block that a phase would be lost.
+        ConfigError: the run is so short that a phase would have no sequence.
     """
-    blocks = num_sequences / mixture.block_sequences
-    starts = np.array([round(fraction * blocks) for fraction in mixture.phase_starts], dtype=np.int64)
-    if np.any(np.diff(starts) < 1) or starts[-1] >= max(blocks, 1):
-        raise ConfigError(
-            f"phases start at {list(mixture.phase_starts)} of a run of {num_sequences} sequences, which is "
-            f"{blocks:.2f} blocks of {mixture.block_sequences}: a phase would have no block. "
-            f"Lower block_sequences in mix/weights"
-        )
-    return starts
+    counts = np.array([each.counts for each in mixture.components], dtype=np.int64)
+    down = np.array([each.name in mixture.rounded_down for each in mixture.components])
+    return run_blocks(counts, down, mixture.phase_starts, num_sequences)
 
 
 def write_mixture(full_path: str, mixture: Mixture) -> None:

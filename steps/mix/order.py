@@ -1,11 +1,11 @@
 """The order in which training sees its sequences: a pure function of (token store, mixture, sizes, seed).
 
-A run is cut into mixture blocks of N sequences. Each block holds a fixed number of sequences of each component (a
-cell, or the tail of small cells), given by its phase, in an order shuffled for that block. The k-th sequence that a
-component gives is number k mod n under a permutation drawn for epoch k div n, so every epoch shows each of the n
-sequences once, in another order. Nothing is carried from step to step: any batch can be had at any time, resuming is
-asking for the next step, and `documents(step)` says what a step saw years later. Keys are derived from names, so
-that one more cell changes no other's order.
+Each phase of a run is cut into mixture blocks of N sequences, the last one shorter (steps/mix/blocks.py). Each block
+holds a fixed number of sequences of each component (a cell, or the tail of small cells), given by its phase, in an order
+shuffled for that block. The k-th sequence that a component gives is number k mod n under a permutation drawn for epoch k
+div n, so every epoch shows each of the n sequences once, in another order. Nothing is carried from step to step: any
+batch can be had at any time, resuming is asking for the next step, and `documents(step)` says what a step saw years
+later. Keys are derived from names, so that one more cell changes no other's order.
 
 A component's documents lie one after the other; sequence s is tokens[s * S : s * S + S + 1], so that each token but
 the first is a target once an epoch. What is left at the end, fewer than S + 1 tokens, is not used.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marin_exec import ConfigError, StepFailed
-from steps.mix.mixture import Mixture, phase_blocks, read_mixture
+from steps.mix.mixture import Mixture, blocks_of, read_mixture
 from steps.mix.permutation import key_of, mix, permute
 from steps.tokenize.store import TokenCell, TokenIndex, read_cell, read_documents, read_index
 from steps.tokenize.token_bytes import check_token_bytes, read_token_bytes
@@ -90,9 +90,8 @@ class TrainingOrder:
         self._all_sizes = sizes
         self._sizes = np.maximum((sizes * share).astype(np.int64), np.minimum(sizes, 1))
         self._keys = np.array([each.key for each in self._components], dtype=np.uint64)
-        self._counts = np.array([each.counts for each in self.mixture.components], dtype=np.int64)  # [component, phase]
-        self._phase_blocks = phase_blocks(self.mixture, num_steps * batch_sequences)
-        unusable = (self._sizes == 0) & (self._counts.sum(axis=1) > 0)
+        self._run = blocks_of(self.mixture, num_steps * batch_sequences)
+        unusable = (self._sizes == 0) & np.array([any(each.counts) for each in self.mixture.components])
         if unusable.any():
             raise StepFailed(
                 f"{tokens}: {[self._components[i].name for i in np.flatnonzero(unusable)]} have weight, but not one "
@@ -130,12 +129,7 @@ class TrainingOrder:
 
     def draws(self) -> dict[str, int]:
         """Returns how many sequences the whole run takes of each component, by name."""
-        total = self.num_steps * self.batch_sequences
-        blocks, rest = divmod(total, self.mixture.block_sequences)
-        counts = self._drawn_before(blocks)
-        if rest:
-            counts = counts + np.bincount(self._block(blocks)[0][:rest], minlength=len(counts))
-        return {each.name: int(count) for each, count in zip(self._components, counts, strict=True)}
+        return {each.name: int(count) for each, count in zip(self._components, self._run.draws, strict=True)}
 
     def _check(self, mixture: str, simulated_budget_tokens: int | None) -> None:
         found = self.mixture
@@ -183,28 +177,24 @@ class TrainingOrder:
         """Component and sequence number, int64[B] each, of a step's rows."""
         if not 0 <= step < self.num_steps:
             raise IndexError(f"step {step} of a run of {self.num_steps} steps; 0 .. {self.num_steps - 1} are allowed")
-        size = self.mixture.block_sequences
-        places = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
-        components, sequences = np.empty_like(places), np.empty_like(places)
-        for block in range(places[0] // size, places[-1] // size + 1):
-            here = places // size == block
-            of_block = self._block(block)
-            components[here], sequences[here] = (each[places[here] % size] for each in of_block)
-        return components, sequences
-
-    def _drawn_before(self, block: int) -> np.ndarray:
-        """int64[component]: sequences taken in all blocks before this one."""
-        bounds = np.minimum(np.append(self._phase_blocks, np.iinfo(np.int64).max), block)
-        return self._counts @ np.diff(bounds)
+        place, end = step * self.batch_sequences, (step + 1) * self.batch_sequences
+        parts = []
+        while place < end:
+            stretch = self._run.of_place(place)
+            block, first = divmod(place - stretch.start, stretch.size)
+            taken = min(end - place, stretch.size - first)
+            parts.append([each[first : first + taken] for each in self._block(stretch.first_block + block)])
+            place += taken
+        components, sequences = zip(*parts, strict=True)
+        return np.concatenate(components), np.concatenate(sequences)
 
     def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """Component and sequence number, int64[N] each, of a block's places in order."""
+        """Component and sequence number, int64[size] each, of a block's places in order."""
         if block in self._blocks:
             self._blocks.move_to_end(block)
             return self._blocks[block]
-        size = self.mixture.block_sequences
-        phase = int(np.searchsorted(self._phase_blocks, block, side="right")) - 1
-        counts = self._counts[:, phase]
+        stretch = self._run.of_block(block)
+        size, counts = stretch.size, stretch.counts
         key = np.full(size, key_of(self._seed, "block", block), dtype=np.uint64)
         slots = permute(np.arange(size), np.full(size, size), key)
         ends = np.cumsum(counts)
@@ -212,7 +202,8 @@ class TrainingOrder:
         by_component = np.argsort(components, kind="stable")
         earlier = np.empty(size, dtype=np.int64)  # of the same component in this block, in order of place
         earlier[by_component] = np.arange(size) - (ends - counts)[components[by_component]]
-        drawn = self._drawn_before(block)[components] + earlier
+        before = stretch.drawn_before + (block - stretch.first_block) * counts
+        drawn = before[components] + earlier
         sizes = self._sizes[components]
         epochs, places = np.divmod(drawn, sizes)
         keys = self._keys[components]

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from marin_exec import ConfigError, InputPath, Out, kind
-from steps.mix.allocation import cap_exposures, exposures, round_to_block
+from steps.mix.allocation import cap_exposures, round_to_block
+from steps.mix.blocks import phase_lengths, run_blocks
 from steps.mix.mixture import MIXTURE_FILE, TAIL, Component, Mixture, write_mixture
 from steps.tokenize.store import CellEntry, TokenIndex, read_index
 
@@ -56,7 +57,7 @@ class WeightsConfig:
     phases: tuple[Phase, ...] = (Phase(rule=Proportional()),)
     """In order of start_fraction."""
     block_sequences: int = 1024
-    """Sequences a mixture block; weights become multiples of its inverse, phases change at its ends."""
+    """Sequences a mixture block; weights become multiples of its inverse."""
     min_sequences: int = 16
     """Cells with fewer sequences than this join the tail."""
     max_epochs: float = 8.0
@@ -85,7 +86,7 @@ class WeightsResult:
     """Epochs under the largest budget."""
 
 
-@kind("mix/weights", version=1)
+@kind("mix/weights", version=2)
 def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
     """Writes mixture.json for a token store.
 
@@ -109,17 +110,25 @@ def _mixture(config: WeightsConfig, index: TokenIndex) -> Mixture:
     sequences = np.maximum(tokens - 1, 0) // config.sequence_length
     available = sequences * config.sequence_length
     _check_available(names, weights, available)
-    starts = [phase.start_fraction for phase in config.phases]
-    shares = np.diff([*starts, 1.0])
-    budget, cap, block = max(config.budgets_tokens), config.max_epochs, config.block_sequences
+    starts, cap, block = tuple(each.start_fraction for each in config.phases), config.max_epochs, config.block_sequences
+    runs = [max(1, budget // config.sequence_length) for budget in config.budgets_tokens]  # sequences of each
+    shares = phase_lengths(starts, max(runs)) / max(runs)
+    budget = max(runs) * config.sequence_length
     weights, capped = cap_exposures(names, weights, available, shares, budget, cap, config.over_cap)
-    counts = round_to_block(names, weights, available, shares, budget, cap, block, capped)
-    by_budget = [exposures(counts / block, available, shares, each).tolist() for each in config.budgets_tokens]
+
+    def epochs(counts: np.ndarray, down: np.ndarray) -> np.ndarray:
+        draws = np.array([run_blocks(counts, down, starts, run).draws for run in runs])  # [budget, component]
+        return np.divide(draws, sequences, out=np.zeros(draws.shape), where=sequences > 0)
+
+    counts, down = round_to_block(
+        names, weights, capped, block, cap, lambda counts, down: epochs(counts, down).max(axis=0)
+    )
+    by_budget = epochs(counts, down).tolist()
     return Mixture(
         token_store=index.fingerprint,
         sequence_length=config.sequence_length,
         block_sequences=block,
-        phase_starts=tuple(starts),
+        phase_starts=starts,
         budgets_tokens=tuple(config.budgets_tokens),
         max_epochs=cap,
         components=tuple(
@@ -135,6 +144,7 @@ def _mixture(config: WeightsConfig, index: TokenIndex) -> Mixture:
             for row, (name, members) in enumerate(groups)
         ),
         capped=tuple(name for name, held in zip(names, capped, strict=True) if held),
+        rounded_down=tuple(name for name, rounded in zip(names, down, strict=True) if rounded),
         rounded_to_zero=tuple(
             name for row, name in enumerate(names) if np.any((weights[row] > 0) & (counts[row] == 0))
         ),

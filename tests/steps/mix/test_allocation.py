@@ -94,10 +94,12 @@ def test_cap_and_rounding_keep_sums_and_cap_or_refuse(stock, seed, cap, phases):
             capped[free, phase] / capped[free, phase].sum(), weights[free, phase] / weights[free, phase].sum()
         )
     try:
-        counts = round_to_block(names, capped, available, phase_shares, budget, cap, 4096, held)
+        counts, down = round_to_block(
+            names, capped, held, 4096, cap, lambda c, _: exposures(c / 4096, available, phase_shares, budget)
+        )
     except ConfigError:
         return
-    assert np.all(counts.sum(axis=0) == 4096)
+    assert np.all(counts.sum(axis=0) == 4096) and np.all(down[held])
     assert np.all(exposures(counts / 4096, available, phase_shares, budget) <= cap * (1 + 1e-6))
     assert np.all(np.abs(counts - capped * 4096) <= len(stock))
 
@@ -106,5 +108,10 @@ def test_round_to_block_cap_that_no_rounding_keeps_is_refused():
     # Both at the cap exactly; 3 sequences cannot be halved.
     with pytest.raises(ConfigError, match="Raise block_sequences"):
         round_to_block(
-            ["a", "b"], shares([[1, 1]]), np.array([50, 50]), np.array([1.0]), 100, 1.0, 3, np.array([True, True])
+            ["a", "b"],
+            shares([[1, 1]]),
+            np.array([True, True]),
+            3,
+            1.0,
+            lambda counts, _: exposures(counts / 3, np.array([50, 50]), np.array([1.0]), 100),
         )

@@ -82,11 +82,43 @@ def test_order_in_another_process_with_other_hash_seed_is_the_same(store, two_ph
 
 def test_order_counts_in_each_block_are_those_of_its_phase(store, two_phases):
     mixture = read_mixture(two_phases)
-    rows = run_rows(make_order(store, two_phases, num_steps=104))  # 13 whole blocks of 64
-    for block in range(13):
-        phase = 0 if block < 10 else 1  # 0.75 of 13 is 9.75
-        seen = Counter(cell for cell, _ in rows[block * 64 : (block + 1) * 64])
-        assert seen == {each.name: each.counts[phase] for each in mixture.components if each.counts[phase]}
+    rows = run_rows(make_order(store, two_phases, num_steps=104))  # 832 sequences: phases of 624 and 208
+    blocks = [(start, min(start + 64, 624), 0) for start in range(0, 624, 64)]
+    blocks += [(start, min(start + 64, 832), 1) for start in range(624, 832, 64)]
+    for start, end, phase in blocks:
+        seen = Counter(cell for cell, _ in rows[start:end])
+        expected = {each.name: each.counts[phase] * (end - start) / 64 for each in mixture.components}
+        assert all(abs(seen[name] - count) < 1 for name, count in expected.items()), (start, seen, expected)
+        if end - start == 64:
+            assert seen == {name: count for name, count in expected.items() if count}
+
+
+@given(num_steps=st.integers(4, 120), block=st.sampled_from([32, 64, 100]), fraction=st.floats(0.2, 0.9))
+@settings(max_examples=15, deadline=None)
+def test_order_draws_exactly_the_exposures_that_the_mixture_states(store, tmp_path_factory, num_steps, block, fraction):
+    """Shown epochs were those of an ideal run once: phases began at whole blocks, and draws depended on the seed."""
+    phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=2.0), start_fraction=fraction))
+    budgets = (num_steps * 8 * S, 120 * 8 * S)
+    path, result = make_mixture(
+        tmp_path_factory.mktemp("exposures"), store, block_sequences=block, phases=phases, budgets_tokens=budgets
+    )
+    order = make_order(store, path, num_steps=num_steps, seed=num_steps)
+    for each in order.mixture.components:
+        assert order.draws()[each.name] == pytest.approx(each.exposures[0] * each.sequences)
+    longest = make_order(store, path, num_steps=120)
+    shown = {each.name: longest.draws()[each.name] / each.sequences for each in order.mixture.components}
+    assert result.exposure_by_component == pytest.approx(shown)
+
+
+def test_order_phase_begins_at_its_fraction_to_the_sequence(store, tmp_path):
+    """With phases that only change at block ends, a ladder's small rungs had another share of the last phase."""
+    tables = [WeightTable(weights={**dict.fromkeys(CELLS, 0.0), name: 1.0}) for name in ("c00q0", "c01q4")]
+    phases = (Phase(rule=tables[0]), Phase(rule=tables[1], start_fraction=0.8))
+    mixture, _ = make_mixture(tmp_path, store, phases=phases)
+    for num_steps in (11, 25, 100):
+        cells = [cell for cell, _ in run_rows(make_order(store, mixture, num_steps=num_steps))]
+        first = round(0.8 * num_steps * 8)
+        assert cells == ["c00q0"] * first + ["c01q4"] * (num_steps * 8 - first)
 
 
 def test_order_rows_are_the_component_s_own_sequences(store, two_phases):
@@ -183,7 +215,7 @@ def test_order_another_token_store_is_refused(store, two_phases, tmp_path):
         ({"batch_sequences": 0}, "at least 1"),
         ({"simulated_budget_tokens": 12_800}, "Leave it None for the real run"),  # exactly the run's own size
         ({"simulated_budget_tokens": 5_000}, "Leave it None for the real run"),
-        ({"num_steps": 4}, "Lower block_sequences"),  # half a block cannot hold two phases
+        ({"num_steps": 1, "batch_sequences": 1}, "a phase would have none"),
     ],
 )
 def test_order_sizes_that_do_not_fit_are_refused(store, two_phases, changes, message):
