@@ -44,10 +44,10 @@ def capped(capacity: int):
     return jax.jit(lambda w, x, s, c, v: GroupedExperts(w, capacity)(x, s, c, token_valid=v))
 
 
-CAPPED = {capacity: capped(capacity) for capacity in (1, 40, T)}
+CAPPED = {capacity: capped(capacity) for capacity in (1, 40)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     skew=st.sampled_from([0.0, 3.0, 50.0]),

@@ -1,5 +1,7 @@
 """The assembled model against NumPy, and the properties that training relies on."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,15 @@ from marin_exec import ConfigError
 from steps.ladder.rule import HERO_WIDTH, RUNG_WIDTHS, rung
 from steps.model.config import ModelConfig
 from steps.model.counts import active_parameters, forward_flops_per_token, total_parameters, training_flops
-from steps.model.transformer import hidden_states, initial_parameters, local_mesh, router_bias, token_losses
+from steps.model.transformer import (
+    hidden_states,
+    initial_parameters,
+    local_mesh,
+    parameter_shapes,
+    parameter_tree,
+    router_bias,
+    token_losses,
+)
 from tests.steps.model import numpy_model
 
 CONFIG = ModelConfig(
@@ -29,10 +39,13 @@ def parameters():
     return initial_parameters(CONFIG, 1)
 
 
+ROWS = 8  # in all tests: each new shape is compiled for seconds
+
+
 def batch(seed: int = 0):
     random = np.random.default_rng(seed)
-    tokens = random.integers(0, 50, (3, 12)).astype(np.int32)
-    segments = np.sort(random.integers(0, 3, (3, 12)), axis=1).astype(np.int32)
+    tokens = random.integers(0, 50, (ROWS, 12)).astype(np.int32)
+    segments = np.sort(random.integers(0, 3, (ROWS, 12)), axis=1).astype(np.int32)
     segments[2, 9:] = -1
     return tokens, segments
 
@@ -46,7 +59,7 @@ def forward(parameters, betas, tokens, segments, capacity):
         return run(parameters, betas, tokens, segments, config=CONFIG, capacity=capacity)
 
 
-@pytest.mark.parametrize("capacity", [None, 12])
+@pytest.mark.parametrize("capacity", [None, 36])
 def test_transformer_forward_equals_numpy(parameters, capacity):
     tokens, segments = batch()
     hidden, stats = forward(parameters, BETAS, tokens, segments, capacity)
@@ -70,7 +83,7 @@ def test_transformer_later_tokens_do_not_reach_earlier_ones(parameters):
 
 def test_transformer_documents_of_a_row_do_not_see_each_other(parameters):
     tokens, _ = batch()
-    segments = np.repeat([[0] * 5 + [1] * 7], 3, axis=0).astype(np.int32)
+    segments = np.repeat([[0] * 5 + [1] * 7], ROWS, axis=0).astype(np.int32)
     changed = tokens.copy()
     changed[:, :5] = (changed[:, :5] + 1) % 50
     a, _ = forward(parameters, BETAS, tokens, segments, None)
@@ -91,7 +104,7 @@ def test_router_bias_is_negative_centred_threshold():
 
 def test_quantile_thresholds_even_out_a_crowded_expert(parameters):
     random = np.random.default_rng(4)
-    tokens, segments = random.integers(0, 50, (40, 12)).astype(np.int32), np.zeros((40, 12), np.int32)
+    tokens, segments = random.integers(0, 50, (ROWS, 12)).astype(np.int32), np.zeros((ROWS, 12), np.int32)
     betas, imbalance = jnp.array([[-9.0, 0, 0, 0]] * 2), []  # every token picks expert 0
     for _ in range(6):
         _, stats = forward(parameters, betas, tokens, segments, None)
@@ -104,8 +117,7 @@ def test_quantile_thresholds_even_out_a_crowded_expert(parameters):
 def test_quantile_threshold_is_the_upper_quantile_of_margins(parameters):
     tokens, _ = batch()
     segments = np.zeros_like(tokens)
-    one_layer = dict(parameters, layers=jax.tree.map(lambda x: x[:1], parameters["layers"]))
-    _, stats = forward(one_layer, BETAS[:1], tokens, segments, None)
+    _, stats = forward(parameters, BETAS, tokens, segments, None)
     layer = {name: np.asarray(value[0], np.float64) for name, value in parameters["layers"].items()}
     x = numpy_model.rms(np.asarray(parameters["token_embedding"], np.float64)[tokens], CONFIG.norm_epsilon)
     x = x + numpy_model.attend(layer, numpy_model.rms(x, CONFIG.norm_epsilon), segments, CONFIG)
@@ -131,13 +143,20 @@ def test_token_losses_equal_log_softmax(parameters):
 @pytest.mark.parametrize("width", [*RUNG_WIDTHS, HERO_WIDTH])
 def test_parameter_counts_equal_array_sizes(width):
     config = rung(width).model
-    parameters = initial_parameters(config, 0)
-    assert total_parameters(config) == sum(leaf.size for leaf in jax.tree.leaves(parameters))
+    sizes = {name: math.prod(shape) for name, shape in parameter_shapes(config).items()}
+    assert total_parameters(config) == sum(sizes.values())
     share = config.experts_per_token / config.num_experts
-    matrices = {name: leaf.size for name, leaf in parameters["layers"].items() if not name.endswith("norm")}
+    layers = {name.removeprefix("layers/"): size for name, size in sizes.items() if name.startswith("layers/")}
+    matrices = {name: size for name, size in layers.items() if not name.endswith("norm")}
     assert active_parameters(config) == sum(
         n * share if name.startswith("expert") else n for name, n in matrices.items()
     )
+
+
+def test_parameter_arrays_have_their_stated_shapes(parameters):
+    shapes = parameter_tree(parameter_shapes(CONFIG))
+    assert jax.tree.map(lambda leaf: leaf.shape, parameters) == shapes
+    assert total_parameters(CONFIG) == sum(leaf.size for leaf in jax.tree.leaves(parameters))
 
 
 def test_flops_equal_a_count_by_hand():

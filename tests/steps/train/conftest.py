@@ -4,12 +4,26 @@ Bits are compared between processes here: products must be unsplit before anythi
 """
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from steps.train.threads import unsplit_products
 
 unsplit_products()
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Folder that keeps compiled functions, so that a test's other processes need not compile what this one has."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    folder: Path = tmp_path_factory.mktemp("compiled")
+    compilation_cache.set_cache_dir(str(folder))
+    yield folder
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture

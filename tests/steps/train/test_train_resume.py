@@ -29,7 +29,7 @@ def inputs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(inputs, tmp_path_factory):
+def whole(inputs, compiled, tmp_path_factory):
     """The uninterrupted run that others are compared with: (path, result)."""
     path = tmp_path_factory.mktemp("whole")
     return path, train_language_model(tiny_config(inputs), DirectoryOut(path))
@@ -111,10 +111,11 @@ train_language_model(tiny_config(json.loads(sys.argv[3])), Out(sys.argv[2]))
 """
 
 
-def test_train_killed_process_is_resumed_by_another_bit_for_bit(whole, inputs, tmp_path):
+def test_train_killed_process_is_resumed_by_another_bit_for_bit(whole, inputs, compiled, tmp_path):
     root = str(Path(__file__).parents[3])
     command = [sys.executable, "-c", KILLED, root, str(tmp_path), json.dumps(inputs)]
     env = os.environ | {"PYTHONPATH": root, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": UNSPLIT_PRODUCTS}
+    env["JAX_COMPILATION_CACHE_DIR"] = str(compiled)
     assert whole[1].reproducible_products, "other processes can only give the same bits if products are not split"
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=250)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]

@@ -17,8 +17,8 @@ MODEL = ModelConfig(
     vocabulary_size=1000,
     sequence_length=16,
     num_experts=4,
-    expert_width=8,
-    shared_width=8,
+    expert_width=16,  # all matrices of one shape: one orthogonalisation to compile
+    shared_width=16,
 )
 
 
