@@ -306,6 +306,22 @@ def test_json_keys_are_documented(tmp_path: Path) -> None:
         assert not missing, f"docs/reading-lineage.md does not say what {missing} of `{command} --json` are"
 
 
+def test_log_events_are_documented(tmp_path: Path) -> None:
+    prepare(tmp_path, EXAMPLES_PAGE)
+    output_of("marin-exec run climb.py --backend local --fail_at 25", tmp_path)
+    lines = [line for log in tmp_path.glob("store/.marin/steps/*/attempts/*.jsonl") for line in log.open()]
+    met = {event["type"]: event for event in map(json.loads, lines)}
+    _, _, section = (DOCS / "reading-lineage.md").read_text().partition("## What happened in an attempt?")
+    table = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section.partition("## JSON")[0], re.MULTILINE))
+    assert met.keys() == {"started", "published", "ended"} <= table.keys()
+    for name, event in met.items():
+        missing = sorted(key for key in event.keys() - {"time", "type"} if f"`{key}`" not in table[name])
+        assert not missing, f"docs/reading-lineage.md does not say that {name!r} holds {missing}"
+    code = "\n".join(path.read_text() for path in (ROOT / "marin_exec" / "runners").glob("*.py"))
+    for name in table:
+        assert f'"{name}"' in code, f"docs/reading-lineage.md documents log event {name!r}, which nothing writes"
+
+
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: PYTHONPATH=. python tests/test_docs.py --write")
