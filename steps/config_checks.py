@@ -66,9 +66,11 @@ def check_sources(config: Any, field: str) -> None:
     Raises:
         ConfigError: there is none, or a name occurs twice.
     """
-    names = [source.name for source in getattr(config, field) if isinstance(getattr(source, "name", None), str)]
-    where = f"{type(config).__name__}.{field}"
-    if not getattr(config, field):
+    value, where = getattr(config, field), f"{type(config).__name__}.{field}"
+    if not isinstance(value, (tuple, list)):
+        return
+    names = [source.name for source in value if isinstance(getattr(source, "name", None), str)]
+    if not value:
         raise ConfigError(f"{where} is empty; at least one NamedInput is needed")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{where} holds {repeated} more than once; each source needs a name of its own")

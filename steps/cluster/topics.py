@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ConfigError, InputPath, Out, ShardOut, kind, measured
+from marin_exec import InputPath, Out, ShardOut, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names, write_table
 from steps.embed.vectors import read_array, read_source, vectors_of, write_array
 
@@ -38,6 +39,13 @@ class TopicsConfig:
     """Of the sample, the k-means and the merging."""
     num_terms: int = 12
     """Terms kept to describe a topic."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "documents")
+        check_number(self, "num_clusters", "num_topics", "sample_documents", "iterations", "restarts", low=1)
+        check_number(self, "num_terms", low=1)
+        check_number(self, "num_topics", high=self.num_clusters)
+        check_number(self, "min_topic_fraction", low=0, high=1 / self.num_topics)  # what all can have at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +185,9 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
     """Writes `<source>/part-NNNNN.parquet` (id, cluster int32, topic int16), topics.json and model/*.npy.
 
     Raises:
-        ConfigError: there are no sources or two of one name, or too few documents for the clusters and topics.
+        ConfigError: there are too few documents for the clusters and topics.
         StepFailed: the embeddings belong to other documents, are not finite, or a cluster is empty.
     """
-    names = [source.name for source in config.documents]
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(f"documents {names}: at least one source, each with its own name, is needed")
     from steps.cluster.kmeans import centered
 
     started = time.monotonic()

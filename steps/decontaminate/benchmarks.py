@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed
+from steps.config_checks import check_number
 from steps.decontaminate.features import FeatureIndex, Record
 from steps.documents import read_all
 
@@ -50,6 +51,9 @@ class PackageBenchmark:
     """Each is a benchmark of its own in the counts."""
     expected_records: int
 
+    def __post_init__(self) -> None:
+        check_number(self, "expected_records", low=1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsBenchmark:
@@ -64,6 +68,9 @@ class DocumentsBenchmark:
     """Whether every document must yield a feature; held-out documents may be too short for one."""
     short: bool = False
     """Whether documents of fewer than n words count as a whole."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "expected_records", low=1)
 
 
 HUMANEVAL = PackageBenchmark(
@@ -87,8 +94,9 @@ def read_package_benchmark(benchmark: PackageBenchmark) -> list[Record]:
     """Returns a record for every field of every line of the benchmark's file.
 
     Raises:
-        ConfigError: the distribution or its file is not there (IdentityMismatch: in another version or with other
-        bytes). StepFailed: a line lacks a key, or the number of records is not the expected one.
+        ConfigError: the distribution or its file is not there.
+        IdentityMismatch: it is there in another version, or with other bytes.
+        StepFailed: a line lacks a key, or the number of records is not the expected one.
     """
     records = []
     lines = [line for line in _package_file(benchmark).split(b"\n") if line.strip()]

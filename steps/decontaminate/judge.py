@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from steps.config_checks import check_number
 from steps.decontaminate.features import FeatureIndex
 
 
@@ -30,6 +31,10 @@ class Boilerplate:
     """In at least so many documents of one source ..."""
     source_fraction: float = 0.002
     """... that are at least this share of it: dropped in that source, for features of documents benchmarks only."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "documents", "sources", "source_documents", low=1)
+        check_number(self, "source_fraction", low=0, high=1)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ class Thresholds:
     absolute_hits: int | None = None
     """From so many different features on, a paragraph is contaminated whatever their share; finds items inside long
     paragraphs, at the price of more boilerplate (off by default)."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "overlap", above=0, high=1)
+        check_number(self, "min_hits", "absolute_hits", low=1)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 Output:
 
 * `<source>/part-NNNNN.parquet`: sparse attribute table of the contaminated documents (id, benchmark, max_overlap,
-num_hits,
-  example);
+  num_hits, example);
 * `flagged_samples.json`: contaminated documents by benchmark, with the paragraph that gave them away, to be read;
 * `evidence/boilerplate.parquet`: the features left out for being common, with their text, records and frequencies;
 * `evidence/features.parquet`: every feature met in a document, its records and in how many documents it was met;
@@ -19,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from marin_exec import ConfigError, Out, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark, PackageBenchmark
 from steps.decontaminate.evidence import write_frequencies, write_samples, write_verdicts
 from steps.decontaminate.features import FeatureIndex
@@ -47,6 +47,23 @@ class DecontaminateConfig:
     """At most so many contaminated documents a benchmark go to flagged_samples.json."""
     seed: int = 0
     """Of the choice of samples."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "sources")
+        check_number(self, "shortest_words", "ngram_words", low=1)
+        check_number(self, "shortest_words", high=self.ngram_words)
+        check_number(self, "samples_per_benchmark", low=0)
+        names = [benchmark.name for benchmark in (*self.package_benchmarks, *self.documents_benchmarks)]
+        if not names:
+            raise ConfigError(
+                "DecontaminateConfig: no benchmark is given; name at least one in package_benchmarks or documents_benchmarks"
+            )
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"DecontaminateConfig: benchmark {repeated} occurs twice; hits could not be told apart")
+        if taken := [source.name for source in self.sources if source.name.split("/")[0] == "evidence"]:
+            raise ConfigError(
+                f"DecontaminateConfig.sources: {taken[0]!r} is the name of this step's own folder; rename the source"
+            )
 
 
 @dataclass(frozen=True)
@@ -78,11 +95,10 @@ def find_contaminated(config: DecontaminateConfig, out: Out) -> DecontaminateRes
     """Checks all documents against all benchmarks.
 
     Raises:
-        ConfigError: a number is out of bounds, or a benchmark's package is missing or not as declared.
+        ConfigError: a benchmark's package is missing or not as declared.
         StepFailed: a benchmark is incomplete, or one of its required records could not be checked against.
     """
     started = time.monotonic()
-    _check(config)
     suite = Suite(
         packages=config.package_benchmarks,
         documents=config.documents_benchmarks,
@@ -157,21 +173,3 @@ def _frequency_counts(frequencies: Frequencies) -> dict[str, Any]:
         "features_dropped": int(frequencies.everywhere.sum()),
         "features_dropped_in_source": dict(zip(frequencies.sources, dropped, strict=True)),
     }
-
-
-def _check(config: DecontaminateConfig) -> None:
-    if not 1 <= config.shortest_words <= config.ngram_words:
-        raise ConfigError(
-            f"shortest_words {config.shortest_words}, ngram_words {config.ngram_words}: 1 <= shortest_words <= "
-            f"ngram_words is needed"
-        )
-    if not 0 < config.thresholds.overlap <= 1:
-        raise ConfigError(f"thresholds.overlap {config.thresholds.overlap}: must be above 0 and at most 1")
-    if not config.package_benchmarks and not config.documents_benchmarks:
-        raise ConfigError("no benchmark is given; name at least one in package_benchmarks or documents_benchmarks")
-    names = [benchmark.name for benchmark in (*config.package_benchmarks, *config.documents_benchmarks)]
-    if len(set(names)) != len(names):
-        raise ConfigError(f"benchmarks {names}: a name occurs twice; hits could not be told apart")
-    taken = [source.name for source in config.sources if source.name.split("/")[0] == "evidence"]
-    if taken:
-        raise ConfigError(f"source {taken[0]!r}: the name is taken by this step's own folder; rename the source")

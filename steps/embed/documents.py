@@ -6,7 +6,8 @@ from typing import Annotated
 
 import numpy as np
 
-from marin_exec import ConfigError, Out, ShardOut, kind, measured
+from marin_exec import Out, ShardOut, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, read_table, shard_names, write_table
 from steps.embed.encoders import Encoder, encode
 from steps.embed.vectors import embedding_table, quantize, scale_of
@@ -20,6 +21,10 @@ class EmbedConfig:
     """What makes the vectors."""
     max_characters: int = 100_000
     """Longer texts are cut before they are tokenised."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "sources")
+        check_number(self, "max_characters", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +81,10 @@ def embed_documents(config: EmbedConfig, out: Out) -> EmbedResult:
     """Writes `<source>/part-NNNNN.parquet` (id, embedding) for every source.
 
     Raises:
-        ConfigError: there are no sources, or two have the same name.
+        ConfigError: the encoder's package or its key is missing.
         StepFailed: a vector is zero or not finite, or the encoder failed.
     """
     names = [source.name for source in config.sources]
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(f"sources {names}: at least one source, each with its own name, is needed")
     started = time.monotonic()
     items = {
         f"{source.name}/{shard}": EmbedShard(

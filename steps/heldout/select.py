@@ -16,6 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
 
 
@@ -40,6 +41,15 @@ class HeldoutConfig:
     seed: int = 0
     """Of the choice."""
 
+    def __post_init__(self) -> None:
+        check_sources(self, "sources")
+        if (self.fraction is None) == (self.count is None):
+            raise ConfigError(
+                f"HeldoutConfig: fraction {self.fraction}, count {self.count}; exactly one of them must be set"
+            )
+        check_number(self, "fraction", above=0, below=1)
+        check_number(self, "at_least", "count", "longest_characters", low=1)
+
 
 @dataclass(frozen=True)
 class HeldoutResult:
@@ -56,10 +66,8 @@ def select_heldout(config: HeldoutConfig, out: Out) -> HeldoutResult:
     """Chooses the held-out documents of every source, and writes them and their ids.
 
     Raises:
-        ConfigError: not exactly one of fraction and count is set, or it is out of bounds.
         StepFailed: a source has no eligible document, too few for `count`, or none that would be left to train on.
     """
-    _check(config)
     documents_in, eligible, held_out, held_out_bytes = {}, {}, {}, {}
     for source in config.sources:
         shards = shard_names(source.path)
@@ -88,17 +96,6 @@ def choose(ids: list[str], count: int, seed: int) -> set[str]:
     """Returns the `count` ids with the lowest seeded hashes; ties (there are none in practice) go by id."""
     ranks = {identifier: xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed) for identifier in ids}
     return set(sorted(ids, key=lambda identifier: (ranks[identifier], identifier))[:count])
-
-
-def _check(config: HeldoutConfig) -> None:
-    if (config.fraction is None) == (config.count is None):
-        raise ConfigError(f"fraction {config.fraction}, count {config.count}: set exactly one of them")
-    if config.fraction is not None and not 0 < config.fraction < 1:
-        raise ConfigError(f"fraction {config.fraction}: must be above 0 and below 1")
-    if config.at_least < 1:
-        raise ConfigError(f"at_least {config.at_least}: must be at least 1")
-    if config.count is not None and config.count < 1:
-        raise ConfigError(f"count {config.count}: must be at least 1")
 
 
 def _quota(config: HeldoutConfig, source: str, trainable: int, eligible: int) -> int:

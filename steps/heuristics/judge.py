@@ -17,6 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from marin_exec import ConfigError, Out, ShardOut, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, read_table, shard_names, write_table
 from steps.heuristics.presets import CODE, PROSE, REFERENCE, Preset
 from steps.heuristics.scores import SCORE_NAMES, score_text
@@ -40,6 +41,11 @@ class HeuristicsConfig:
     """Samples are cut to this many characters."""
     seed: int = 0
     """Of the choice of samples."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "sources")
+        check_number(self, "samples_per_reason", "sample_characters", low=0)
+        _presets_by_source(self)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,6 @@ def judge_documents(config: HeuristicsConfig, out: Out) -> HeuristicsResult:
     """Scores all documents and says which of them break a limit of their source's preset, and how.
 
     Raises:
-        ConfigError: a preset or source is named that is not there.
         StepFailed: a source is not a documents data set.
     """
     started = time.monotonic()
@@ -168,7 +173,9 @@ def _presets_by_source(config: HeuristicsConfig) -> dict[str, Preset]:
     names = [source.name for source in config.sources]
     unknown = sorted(set(config.preset_by_source) - set(names))
     if unknown:
-        raise ConfigError(f"preset_by_source names {unknown}, which are no sources; the sources are {names}")
+        raise ConfigError(
+            f"HeuristicsConfig.preset_by_source names {unknown}, which are no sources; the sources are {names}"
+        )
     chosen = {name: config.preset_by_source.get(name, config.default_preset) for name in names}
     for name, preset in chosen.items():
         if preset not in presets:

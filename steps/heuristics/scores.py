@@ -126,8 +126,7 @@ def _repetition_scores(text: str, lines: list[str]) -> dict[str, float]:
 
 
 def _duplicates(pieces: list[str]) -> tuple[float, float]:
-    """Returns the share of pieces that repeat an earlier one, and the share of all characters that are in such "
-    "pieces."""
+    """Returns the share of pieces that repeat an earlier one, and the share of all characters that are in those."""
     distinct = set(pieces)
     characters = sum(map(len, pieces))
     return (

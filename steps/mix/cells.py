@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from marin_exec import InputPath, Out, StepFailed, kind
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, open_file, shard_name, write_table
 from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard, judged_shards
 
@@ -42,6 +43,10 @@ class CellsConfig:
     documents_per_shard: int = 50_000
     """Documents in each part of a cell."""
 
+    def __post_init__(self) -> None:
+        check_sources(self, "sources")
+        check_number(self, "documents_per_shard", low=1)
+
 
 @dataclass(frozen=True)
 class CellsResult:
@@ -63,15 +68,10 @@ def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
     """Writes kept documents by cell, the ledger, the funnel and the cube.
 
     Raises:
-        ConfigError: two sources of one name, or none, or a shard size below 1.
         StepFailed: a judgement is missing or does not match the documents, nothing is kept, or one text would be kept
             from two sources.
     """
     names = [source.name for source in config.sources]
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(f"sources are named {names}; at least one is needed, each with a name of its own")
-    if config.documents_per_shard < 1:
-        raise ConfigError(f"documents_per_shard is {config.documents_per_shard}; at least 1 is needed")
     paths = AttributePaths(**{name: getattr(config, name) for name in AttributePaths.__dataclass_fields__})
     kept, ledgers = [], []
     for source in config.sources:

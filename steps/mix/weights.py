@@ -1,5 +1,6 @@
 """mix/weights: how much of each cell training sees in each phase, and how often it sees it."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from marin_exec import ConfigError, InputPath, Out, kind
+from steps.config_checks import check_choice, check_number
 from steps.mix.allocation import cap_exposures, round_to_block
 from steps.mix.blocks import phase_lengths, run_blocks
 from steps.mix.mixture import MIXTURE_FILE, TAIL, Component, Mixture, write_mixture
@@ -27,6 +29,9 @@ class Proportional:
     quality_exponent: float = 0.0
     """0 ignores quality; with 1, bucket 4 counts five times as much as bucket 0."""
 
+    def __post_init__(self) -> None:
+        check_number(self, "size_exponent", "quality_exponent", low=-100, high=100)
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightTable:
@@ -34,6 +39,13 @@ class WeightTable:
 
     weights: dict[str, float]
     """Not negative; normalised to sum 1."""
+
+    def __post_init__(self) -> None:
+        bad = {name: weight for name, weight in self.weights.items() if not 0 <= weight < math.inf}
+        if bad or not any(self.weights.values()):
+            raise ConfigError(
+                f"WeightTable.weights: {bad or 'all are 0'}; finite weights from 0 up are needed, not all 0"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +56,9 @@ class Phase:
     """How the weights come about."""
     start_fraction: float = 0.0
     """Where in the run it starts; the first phase at 0."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "start_fraction", low=0, below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +79,19 @@ class WeightsConfig:
     """Most often that any component may be seen in any of the budgets."""
     over_cap: Literal["error", "water_fill"] = "error"
     """What to do above max_epochs: refuse, or hold those components at it and share the rest out in proportion."""
+
+    def __post_init__(self) -> None:
+        starts = [phase.start_fraction for phase in self.phases]
+        if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
+            raise ConfigError(f"WeightsConfig.phases start at {starts}; the first must be 0, each above the one before")
+        if not self.budgets_tokens or min(self.budgets_tokens) < 1:
+            raise ConfigError(
+                f"WeightsConfig.budgets_tokens: {self.budgets_tokens}; give the tokens of each run that uses the mixture"
+            )
+        check_number(self, "sequence_length", "min_sequences", "block_sequences", low=1)
+        check_number(self, "block_sequences", below=_MAX_BLOCK)
+        check_number(self, "max_epochs", above=0)
+        check_choice(self, "over_cap", ("error", "water_fill"))
 
 
 @dataclass(frozen=True)
@@ -91,10 +119,9 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
     """Writes mixture.json for a token store.
 
     Raises:
-        ConfigError: sizes out of range, phases out of order, a table that does not name exactly the store's cells, or a
-            component above max_epochs that water-filling may not or cannot bring down.
+        ConfigError: a table does not name exactly the store's cells, or a component is above max_epochs and water-filling
+            may not or cannot bring it down.
     """
-    _check(config)
     index = read_index(config.tokens)
     mixture = _mixture(config, index)
     write_mixture(out.file(MIXTURE_FILE), mixture)
@@ -169,23 +196,6 @@ def _result(mixture: Mixture, cells: Sequence[CellEntry], out: Out) -> WeightsRe
         smallest_exposure=min(seen.values()),
         exposure_by_component=seen,
     )
-
-
-def _check(config: WeightsConfig) -> None:
-    starts = [phase.start_fraction for phase in config.phases]
-    if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)) or starts[-1] >= 1:
-        raise ConfigError(f"phases start at {starts}; the first must be 0, each above the one before, all below 1")
-    if not config.budgets_tokens or min(config.budgets_tokens) < 1:
-        raise ConfigError(
-            f"budgets_tokens is {config.budgets_tokens}; give the tokens of each run that uses the mixture"
-        )
-    if not 1 <= config.block_sequences < _MAX_BLOCK:
-        raise ConfigError(f"block_sequences is {config.block_sequences}; 1 .. {_MAX_BLOCK - 1} are allowed")
-    if config.sequence_length < 1 or config.min_sequences < 1 or config.max_epochs <= 0:
-        raise ConfigError(
-            f"sequence_length {config.sequence_length}, min_sequences {config.min_sequences} and max_epochs "
-            f"{config.max_epochs} must be positive"
-        )
 
 
 def _phase_weights(rule: Proportional | WeightTable, cells: Sequence[CellEntry]) -> np.ndarray:

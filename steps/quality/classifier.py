@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from marin_exec import ConfigError, InputPath, Out, StepFailed, kind, measured
+from marin_exec import InputPath, Out, StepFailed, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names
 from steps.embed.vectors import scale_in, vectors_of
 from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
@@ -40,6 +41,13 @@ class ClassifierConfig:
     """Of the bootstrap."""
     seed: int = 0
     """Of folds and bootstrap."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "documents")
+        check_number(self, "hash_bits", low=4, high=20)
+        check_number(self, "num_folds", low=2)
+        check_number(self, "max_characters", "min_labels_per_type", "num_resamples", low=1)
+        check_number(self, "positive_score", above=1, high=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,13 +182,8 @@ def classifier(config: ClassifierConfig, out: Out) -> ClassifierResult:
     """Writes the student (student.json, score_weights.npy, type_weights.npy) and held_out.jsonl, one label a line.
 
     Raises:
-        ConfigError: a setting is out of range.
         StepFailed: too few labelled documents are in the sources, or embeddings belong to other documents.
     """
-    if config.num_folds < 2 or not 4 <= config.hash_bits <= 20:
-        raise ConfigError(
-            f"num_folds {config.num_folds} (from 2), hash_bits {config.hash_bits} (4 to 20): out of range"
-        )
     from steps.quality.calibration import ALL_TYPES, fit_curves
     from steps.quality.features import FeatureSettings, read_blocks
     from steps.quality.student import fit_student, save_student

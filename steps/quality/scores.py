@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ConfigError, InputPath, Out, ShardOut, StepFailed, kind, measured
+from marin_exec import InputPath, Out, ShardOut, StepFailed, kind, measured
+from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
 from steps.embed.vectors import scale_in, vectors_of
 
@@ -24,6 +25,10 @@ class ScoresConfig:
     """Output of a "quality/classifier" step."""
     min_spread: float = 0.05
     """A source whose scores have a smaller standard deviation is named in `uninformative_sources`."""
+
+    def __post_init__(self) -> None:
+        check_sources(self, "documents")
+        check_number(self, "min_spread", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +113,9 @@ def scores(config: ScoresConfig, out: Out) -> ScoresResult:
     """Writes `<source>/part-NNNNN.parquet` (id, score float32 in 0..1, bucket int8 0..4), dense.
 
     Raises:
-        ConfigError: there are no sources, or two have the same name.
         StepFailed: the embeddings belong to other documents, or to another encoder than the student's.
     """
     names = [source.name for source in config.documents]
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(f"documents {names}: at least one source, each with its own name, is needed")
     started = time.monotonic()
     items = {
         f"{source.name}/{shard}": ScoreShard(

@@ -12,7 +12,8 @@ from typing import Any
 
 import xxhash
 
-from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from marin_exec import InputPath, Out, StepFailed, kind
+from steps.config_checks import check_number
 from steps.documents import open_file, read_table, shard_names
 from steps.tokenize.groups import group_names
 
@@ -43,6 +44,10 @@ class BpeConfig:
     min_frequency: int = 2
     """A pair seen less often is not merged."""
 
+    def __post_init__(self) -> None:
+        check_number(self, "vocabulary_size", low=_ALPHABET + 2)
+        check_number(self, "training_bytes", "min_frequency", low=1)
+
 
 @dataclass(frozen=True)
 class BpeResult:
@@ -63,11 +68,8 @@ def train_bpe(config: BpeConfig, out: Out) -> BpeResult:
     """Trains the tokenizer and writes tokenizer.json, the same bytes for the same documents in any order and grouping.
 
     Raises:
-        ConfigError: the vocabulary has no room beyond bytes and special tokens.
         StepFailed: no documents, or a trained tokenizer does not give a text back.
     """
-    if config.vocabulary_size < _ALPHABET + 2:
-        raise ConfigError(f"vocabulary_size is {config.vocabulary_size}; at least {_ALPHABET + 2} is needed")
     texts = _training_texts(config)
     out.progress(f"training on {len(texts)} documents")
     tokenizer = _trained(config, texts)

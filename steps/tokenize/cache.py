@@ -17,6 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, ShardOut, StepFailed, kind
+from steps.config_checks import check_number
 from steps.documents import open_file, read_all, write_table
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, TOKENIZER_FILE
 from steps.tokenize.groups import group_names
@@ -32,6 +33,7 @@ from steps.tokenize.store import (
     check_cell_name,
     documents_file,
     documents_table,
+    is_directory_name,
     read_index,
     write_index,
 )
@@ -56,6 +58,13 @@ class CacheConfig:
     """Levanter's name for the split: "train", or "validation" for evaluation sets."""
     cells_per_shard: int = 8
     """Cells that one task works on; a function of the data, not of the number of workers."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "cells_per_shard", low=1)
+        if isinstance(self.split, str) and not is_directory_name(self.split):
+            raise ConfigError(
+                f"CacheConfig.split: {self.split!r}; a directory's name of letters, digits, '.', '_' and '-' is needed"
+            )
 
 
 @dataclass(frozen=True)
@@ -93,13 +102,9 @@ def token_cache(config: CacheConfig, out: Out) -> CacheResult:
     """Writes the token store described in steps/tokenize/store.py.
 
     Raises:
-        ConfigError: a shard of less than one cell, or a split's name that is no directory name.
         StepFailed: a cell is missing, has no document, or repeats one, or what was read back is not what was written.
     """
-    if config.cells_per_shard < 1:
-        raise ConfigError(f"cells_per_shard is {config.cells_per_shard}; at least 1 is needed")
     names = [check_cell_name(name) for name in group_names(config.documents, config.expected_cells)]
-    check_cell_name(config.split)
     tokenizer, tokenizer_digest = _load_tokenizer(config.tokenizer)
     policy = _Policy(
         documents=config.documents,

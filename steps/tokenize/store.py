@@ -87,9 +87,14 @@ def cell_digest(cell: TokenCell) -> str:
     return state.hexdigest()
 
 
+def is_directory_name(name: str) -> bool:
+    """Returns whether a name may be a cell's or a split's, which are directories."""
+    return _CELL_NAME.fullmatch(name) is not None
+
+
 def check_cell_name(name: str) -> str:
     """Returns the name. Raises StepFailed where it cannot be a directory's name."""
-    if not _CELL_NAME.fullmatch(name):
+    if not is_directory_name(name):
         raise StepFailed(f"cell {name!r}: not a valid name; letters, digits, '.', '_' and '-' are allowed, no '/'")
     return name
 

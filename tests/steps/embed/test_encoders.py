@@ -5,6 +5,7 @@ import pytest
 
 from marin_exec import ConfigError, Step, StepFailed
 from marin_exec.identity import identify
+from steps.documents import NamedInput
 from steps.embed.documents import EmbedConfig, embed_documents
 from steps.embed.encoders import HttpEncoder, SentenceTransformers, encode, unit_vectors
 
@@ -47,9 +48,11 @@ def test_unit_vectors_bad_row_is_named(bad):
 
 
 def test_where_an_endpoint_is_and_how_it_is_asked_is_not_identity_but_its_model_is():
+    sources = (NamedInput(name="web", path="/documents/web"),)
+
     def digest(**changes):
         encoder = HttpEncoder(**{"url": "http://one", "model": "m", "dimensions": 3, **changes})
-        [identity] = identify([Step("embed", embed_documents, EmbedConfig(sources=(), encoder=encoder))]).values()
+        [identity] = identify([Step("embed", embed_documents, EmbedConfig(sources=sources, encoder=encoder))]).values()
         return identity.digest
 
     moved = digest(url="http://two", batch_size=9, max_attempts=1, backoff_seconds=9.0, api_key_env="K")

@@ -86,5 +86,5 @@ def test_key_is_sent_and_a_missing_one_is_an_error(monkeypatch):
 
 
 def test_unknown_api_is_refused():
-    with pytest.raises(ConfigError, match="'openai' or 'tei'"):
+    with pytest.raises(ConfigError, match="one of 'openai', 'tei'"):
         encode(encoder("http://127.0.0.1:1", api="cohere"), ["x"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin_exec import ConfigError, StepFailed
+from marin_exec import StepFailed
 from steps.documents import check_documents, document_id, read_all, read_table, shard_names, write_table
 from steps.heldout.select import HeldoutConfig, choose, select_heldout
 from tests.directory_out import DirectoryOut
@@ -118,22 +118,6 @@ def test_select_equal_runs_give_equal_bytes(tmp_path):
 )
 def test_select_source_without_enough_documents_fails_by_name(tmp_path, options, message):
     with pytest.raises(StepFailed, match=message):
-        select(tmp_path, [write_documents(tmp_path, "web", TEXTS)], **options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"fraction": 0.1, "count": 3},
-        {"fraction": 0.0},
-        {"fraction": 1.0},
-        {"count": 0},
-        {"fraction": 0.1, "at_least": 0},
-    ],
-)
-def test_select_bad_amounts_are_refused(tmp_path, options):
-    with pytest.raises(ConfigError, match=r"fraction .*, count|fraction 0|fraction 1|count 0|at_least 0"):
         select(tmp_path, [write_documents(tmp_path, "web", TEXTS)], **options)
 
 

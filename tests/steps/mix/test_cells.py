@@ -282,7 +282,7 @@ def test_cells_exact_duplicate_in_two_sources_is_kept_once(world, tmp_path):
 
 def test_cells_sources_of_one_name_are_refused(world, tmp_path):
     config = world.write()
-    with pytest.raises(ConfigError, match="with a name of its own"):
+    with pytest.raises(ConfigError, match="a name of its own"):
         documents_by_cell(dataclasses.replace(config, sources=config.sources[:1] * 2), DirectoryOut(tmp_path / "out"))
 
 

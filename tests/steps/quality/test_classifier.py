@@ -97,7 +97,7 @@ def test_classifier_embeddings_of_other_documents_are_refused(tmp_path, config):
 
 
 def test_classifier_one_fold_is_refused(tmp_path, config):
-    with pytest.raises(ConfigError, match="num_folds 1"):
+    with pytest.raises(ConfigError, match=r"ClassifierConfig\.num_folds: 1"):
         classifier(replace(config, num_folds=1), DirectoryOut(tmp_path / "out"))
 
 

@@ -75,5 +75,5 @@ def test_scores_embeddings_of_another_encoder_are_refused(tmp_path, trained, cha
 
 
 def test_scores_two_sources_of_one_name_are_refused(tmp_path, trained):
-    with pytest.raises(ConfigError, match="own name"):
+    with pytest.raises(ConfigError, match="name of its own"):
         scores(replace(trained, documents=trained.documents[:1] * 2), DirectoryOut(tmp_path))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from marin_exec import ConfigError, StepFailed
+from marin_exec import StepFailed
 from steps.documents import read_all
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, store_digest, token_cache
@@ -179,17 +179,15 @@ def test_token_cache_missing_cell_is_an_error(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("changes", "message"),
     [
-        ({"cells_per_shard": 0}, ConfigError, "at least 1"),
-        ({"split": "a/b"}, StepFailed, "not a valid name"),
-        ({"tokenizer": "/nowhere"}, StepFailed, "tokenize/train_bpe is needed"),
-        ({"documents": "/nowhere"}, StepFailed, "no subdirectory"),
+        ({"tokenizer": "/nowhere"}, "tokenize/train_bpe is needed"),
+        ({"documents": "/nowhere"}, "no subdirectory"),
     ],
 )
-def test_token_cache_bad_config_is_refused(inputs, tmp_path, changes, error, message):
+def test_token_cache_input_that_is_not_there_is_refused(inputs, tmp_path, changes, message):
     config = dataclasses.replace(CacheConfig(documents=inputs[0], tokenizer=inputs[1]), **changes)
-    with pytest.raises(error, match=message):
+    with pytest.raises(StepFailed, match=message):
         token_cache(config, DirectoryOut(tmp_path))
 
 
