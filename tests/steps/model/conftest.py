@@ -1,0 +1,3 @@
+from tests.steps.model.quick_compilation import quick_compilation
+
+__all__ = ["quick_compilation"]
