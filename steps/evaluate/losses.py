@@ -128,7 +128,7 @@ class Evaluator:
                 takes all.
 
         Raises:
-            StepFailed: there is no set, a set has no target, or its sequences have another length.
+            StepFailed: there is no set, a set has no target that stands for text, or its sequences have another length.
         """
         if not sets:
             raise StepFailed(
@@ -172,6 +172,10 @@ def _gather(
     for name in sorted(sets):
         rows = _taken(name, sets[name], model, sequences_per_set)
         num_bytes = int(sets[name].target_bytes[: len(rows.tokens)][rows.mask].sum())
+        if not num_bytes:
+            raise StepFailed(
+                f"evaluation set {name}: no target with text is counted; the set needs at least one document of two tokens"
+            )
         spans[name] = _Span(slice(start, start + len(rows.tokens)), int(rows.mask.sum()), num_bytes)
         taken.append(rows)
         start += len(rows.tokens)
@@ -192,10 +196,5 @@ def _taken(name: str, whole: HeldOutSet, model: ModelConfig, sequences: int | No
             f"evaluation set {name}: rows of {whole.tokens.shape[1]} tokens; the model predicts {model.sequence_length} "
             f"positions, so {model.sequence_length + 1} are needed"
         )
-    mask = np.asarray(whole.loss_mask[:sequences], bool)
-    if not mask.any():
-        raise StepFailed(
-            f"evaluation set {name}: no target is counted; the set needs at least one document of two tokens"
-        )
     tokens, segments = (np.asarray(each[:sequences], np.int32) for each in (whole.tokens, whole.segment_ids))
-    return _Rows(tokens, segments, mask)
+    return _Rows(tokens, segments, np.asarray(whole.loss_mask[:sequences], bool))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from marin_exec import ConfigError
 from steps.model.config import ModelConfig
-from steps.model.counts import active_parameters, lm_head_parameters, training_flops
+from steps.model.counts import active_parameters, lm_head_parameters
 
 RUNG_WIDTHS = (32, 48, 64, 80)
 HERO_WIDTH = 112
@@ -54,14 +54,14 @@ class RungSpec:
         """Tokens predicted in the whole run."""
         return self.num_steps * self.batch_sequences * self.model.sequence_length
 
-    @property
-    def flops(self) -> int:
-        """Training FLOPs without the output head: the compute that forecasts are made against."""
-        return training_flops(self.model, self.tokens)
-
 
 def rung(width: int, *, vocabulary_size: int = 2048, sequence_length: int = 128) -> RungSpec:
     """Returns the run that the rule gives a width.
+
+    Args:
+        width: features of the residual stream.
+        vocabulary_size: tokens.
+        sequence_length: in tokens.
 
     Raises:
         ConfigError: the width is not a positive multiple of the head width.

@@ -108,7 +108,11 @@ def test_evaluation_names_are_levanters(parameters):
         ({"a": SimpleNamespace(tokens=np.zeros((1, 5), np.int32))}, "rows of 5 tokens; .* so 9 are needed"),
         (
             {"a": SimpleNamespace(**(vars(held_out(3, 1)) | {"loss_mask": np.zeros((1, 8), bool)}))},
-            "no target is counted",
+            "no target with text is counted",
+        ),
+        (
+            {"a": SimpleNamespace(**(vars(held_out(3, 1)) | {"target_bytes": np.zeros((1, 8), np.int32)}))},
+            "no target with text is counted",
         ),
     ],
 )

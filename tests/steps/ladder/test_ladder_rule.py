@@ -4,8 +4,13 @@ import pytest
 
 from marin_exec import ConfigError
 from steps.ladder.rule import HERO_WIDTH, RUNG_WIDTHS, rung
+from steps.model.counts import training_flops
 
 RUNGS = [rung(width) for width in (*RUNG_WIDTHS, HERO_WIDTH)]
+
+
+def compute(*, with_lm_head: bool) -> list[int]:
+    return [training_flops(spec.model, spec.tokens, with_lm_head=with_lm_head) for spec in RUNGS]
 
 
 @pytest.mark.parametrize("spec", RUNGS, ids=lambda spec: spec.name)
@@ -18,13 +23,17 @@ def test_rule_rung_has_enough_updates_and_its_tokens(spec):
     assert spec.model.head_width == 16 and spec.model.num_layers == 2
 
 
-def test_rule_compute_and_batch_rise_with_width():
-    assert [spec.flops for spec in RUNGS] == sorted({spec.flops for spec in RUNGS})
+@pytest.mark.parametrize("with_lm_head", [False, True])
+def test_rule_compute_and_batch_rise_with_width(with_lm_head):
+    flops = compute(with_lm_head=with_lm_head)
+    assert flops == sorted(set(flops))
     assert [spec.batch_sequences for spec in RUNGS] == sorted({spec.batch_sequences for spec in RUNGS})
 
 
-def test_rule_hero_has_two_to_four_times_the_last_rungs_compute():
-    assert 2 <= RUNGS[-1].flops / RUNGS[-2].flops <= 4
+@pytest.mark.parametrize("with_lm_head", [False, True])
+def test_rule_hero_has_two_to_four_times_the_last_rungs_compute(with_lm_head):
+    *_, last, hero = compute(with_lm_head=with_lm_head)
+    assert 2 <= hero / last <= 4
 
 
 def test_rule_known_rung_has_its_literal_values():
