@@ -28,7 +28,8 @@ def found_files(path: str, suffixes: Iterable[str] = ("",)) -> dict[str, str]:
     """Returns the files of a file, folder (recursively) or glob pattern: full URL by path relative to its root.
 
     Args:
-        path: local path or fsspec URL, e.g. "data/*.jsonl.gz", "hf://datasets/owner/name/data".
+        path: local path or fsspec URL, e.g. "data/*.jsonl.gz", "hf://datasets/owner/name/data". What exists under that
+            very name is meant, whatever characters it has; else a path with "*", "?" or "[" is a pattern.
         suffixes: only names that end so; a path that names one file is taken whatever it is called.
 
     Raises:
@@ -37,14 +38,14 @@ def found_files(path: str, suffixes: Iterable[str] = ("",)) -> dict[str, str]:
     files, root = fsspec.core.url_to_fs(path)
     files.invalidate_cache()
     endings = tuple(suffixes)
-    if any(character in root for character in "*?["):
+    if files.isfile(root):
+        return {root.rsplit("/", 1)[-1]: files.unstrip_protocol(root)}
+    if any(character in root for character in "*?[") and not files.exists(root):
         matches = sorted(files.glob(root))
         found = [each for match in matches for each in (files.find(match) if files.isdir(match) else [match])]
         parts = root.split("/")
         first = next(index for index, part in enumerate(parts) if any(character in part for character in "*?["))
         root = "/".join(parts[:first])
-    elif files.isfile(root):
-        return {root.rsplit("/", 1)[-1]: files.unstrip_protocol(root)}
     else:
         found = files.find(root) if files.exists(root) else []
     chosen = sorted(each for each in found if each.endswith(endings))

@@ -188,6 +188,20 @@ def test_text_file_invalid_utf8_names_its_line(tmp_path):
     assert (documents[0].text, result.replaced) == ("one\ntwo\nthr\ufffdee\n", 1)
 
 
+@pytest.mark.parametrize("name", ["a[1].md", "what?.md", "[draft]/a.md", "a[.md", "star*.md"])
+def test_literal_path_with_a_pattern_s_characters_is_the_file_of_that_name(tmp_path, name):
+    """Taken for a pattern, "a[1].md" was not found, or was another file: "a1.md"."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("meant")
+    for other in ("a1.md", "whats.md", "starry.md"):
+        (tmp_path / other).write_text("not meant")
+    _, documents = read(tmp_path, str(tmp_path / name), format="markdown")
+    assert [document.text for document in documents] == ["meant"]
+    if "/" in name:
+        _, documents = read(tmp_path / "folder", str((tmp_path / name).parent), format="markdown")
+        assert [(document.source_id, document.text) for document in documents] == [("a.md", "meant")]
+
+
 def test_markdown_glob_takes_matching_files_only(tmp_path):
     for name in ("docs/a.md", "docs/b.markdown", "docs/sub/c.md", "other/d.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
