@@ -147,6 +147,30 @@ def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense at
     return documents
 
 
+def sparse_rows(ids: list[str], hits: pa.Table, where: str) -> list[int]:
+    """Returns, for each hit of a sparse attribute table, the row of its document.
+
+    Args:
+        ids: of all documents of the shard.
+        hits: the sparse table of the same shard.
+        where: named in errors, e.g. the path of the table.
+
+    Raises:
+        StepFailed: a hit is on a document that is not there, or two are on one.
+    """
+    places, found = {identifier: row for row, identifier in enumerate(ids)}, hits["id"].to_pylist()
+    strangers = [identifier for identifier in found if identifier not in places]
+    if strangers:
+        raise StepFailed(
+            f"{where}: hit on document {strangers[0]}, which is not among the documents of that shard; the table was made "
+            f"from other documents"
+        )
+    rows = [places[identifier] for identifier in found]
+    if len(set(rows)) != len(rows):
+        raise StepFailed(f"{where}: a document is named twice; one row a hit is allowed")
+    return rows
+
+
 def check_documents(table: pa.Table, where: str) -> None:
     """Checks one table (a shard, or a whole data set) against the documents contract.
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import faiss
 import numpy as np
-import xxhash
 
 from marin_exec.errors import ConfigError, StepFailed
+from steps.seeded_ranks import draw_rank
 
 
 def largest_remainder_quotas(sizes: Mapping[str, int], total: int) -> dict[str, int]:
@@ -37,7 +37,7 @@ def largest_remainder_quotas(sizes: Mapping[str, int], total: int) -> dict[str, 
 
 def draw_rows(ids: Sequence[str], count: int, seed: int) -> np.ndarray:
     """Returns int64[count]: the rows drawn, a function of the seed and the ids, not of the rows' order."""
-    order = sorted(range(len(ids)), key=lambda row: (xxhash.xxh3_64_intdigest(f"{seed}:{ids[row]}".encode()), ids[row]))
+    order = sorted(range(len(ids)), key=lambda row: (draw_rank(seed, ids[row]), ids[row]))
     return np.array(sorted(order[:count]), dtype=np.int64)
 
 

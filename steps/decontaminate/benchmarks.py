@@ -6,7 +6,6 @@ until all of that holds.
 """
 
 import gzip
-import importlib.metadata
 import json
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import xxhash
 from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed
 from steps.config_checks import check_number
 from steps.decontaminate.features import FeatureIndex, Record
+from steps.distributions import installed_distribution
 from steps.documents import read_all
 
 
@@ -94,8 +94,8 @@ def read_package_benchmark(benchmark: PackageBenchmark) -> list[Record]:
     """Returns a record for every field of every line of the benchmark's file.
 
     Raises:
-        ConfigError: the distribution or its file is not there.
-        IdentityMismatch: it is there in another version, or with other bytes.
+        ConfigError: the distribution's file is not there.
+        IdentityMismatch: the distribution is not there, or in another version, or its file has other bytes.
         StepFailed: a line lacks a key, or the number of records is not the expected one.
     """
     records = []
@@ -128,18 +128,8 @@ def read_package_benchmark(benchmark: PackageBenchmark) -> list[Record]:
 
 def _package_file(benchmark: PackageBenchmark) -> bytes:
     wanted = f"{benchmark.distribution}=={benchmark.version}"
-    try:
-        distribution = importlib.metadata.distribution(benchmark.distribution)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise ConfigError(
-            f"benchmark {benchmark.name}: package {benchmark.distribution} is not installed; {wanted} is wanted. "
-            f"Install it, or leave the benchmark out of the config"
-        ) from error
-    if distribution.version != benchmark.version:
-        raise IdentityMismatch(
-            f"benchmark {benchmark.name}: package {benchmark.distribution} has version {distribution.version}; "
-            f"{wanted} is wanted. Install that, or change version and checksum in the config"
-        )
+    advice = "Install that, or change version and checksum in the config, or leave the benchmark out"
+    distribution = installed_distribution(wanted, f"benchmark {benchmark.name}", advice)
     try:
         with open(str(distribution.locate_file(benchmark.file)), "rb") as file:
             data = file.read()

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import fsspec
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from marin_exec import Out
 from steps.decontaminate.features import FeatureIndex, extract_features
 from steps.decontaminate.judge import Frequencies, Verdict
 from steps.documents import NamedInput, read_table, write_table
+from steps.seeded_ranks import choice_rank
 
 
 def write_verdicts(source: NamedInput, shard: str, verdicts: list[Verdict], out: Out) -> list[tuple[str, Verdict]]:
@@ -60,7 +60,7 @@ def write_samples(
     by_benchmark: dict[str, list[tuple[int, str, str, str, Verdict]]] = {}
     for (source, shard), found in verdicts.items():
         for identifier, verdict in found:
-            rank = xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed)
+            rank = choice_rank(seed, identifier)
             for benchmark in verdict.benchmarks:
                 by_benchmark.setdefault(benchmark, []).append((rank, identifier, source, shard, verdict))
     paths = {source.name: source.path for source in sources}

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steps.decontaminate.words import Words, mix, split_words
+from steps.decontaminate.words import Words, split_words
+from steps.splitmix import finalise
 
 _MULTIPLIER = np.uint64(0xD1342543DE82EF95)
 _WHOLE = 0x632BE59BD9B4E019  # keeps whole paragraphs of n words apart from n-grams
@@ -109,7 +110,7 @@ def _hash_runs(words: Words, firsts: np.ndarray, size: int, tag: np.uint64) -> t
     hashes = np.full(len(firsts), tag, dtype=np.uint64)
     for offset in range(size):
         hashes = hashes * _MULTIPLIER + words.hashes[firsts + offset]
-    return mix(hashes), firsts, size
+    return finalise(hashes), firsts, size
 
 
 @dataclass(frozen=True, kw_only=True)

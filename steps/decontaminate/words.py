@@ -6,6 +6,12 @@ written without spaces (Han, Kana, Thai, Lao, Khmer, Burmese), and Hangul, whose
 give one word per code point. A paragraph ends at a blank line (also a commented or quoted one: "#", ">"), not at a
 line end: wrapping must not change what is found.
 
+The splitter of deduplication (steps/dedup/words.py) differs in four things, since it asks how alike two texts are and not
+whether one holds a passage. Its Hangul words are words: they are separated by spaces, and only an n-gram of 13 wants more
+of them. It drops invisible characters before composing, by a list; here all format characters go, after it. "_" separates
+there and joins here, where an identifier is one word. Digits of unspaced scripts stand alone there and join here. The
+signatures and matches in stores were made by these rules, so they stay apart.
+
 Hashes are 64-bit and the same on every machine. All texts of a batch are worked on at once with NumPy: about 11 MB a
 second on one core, and no compilation.
 """
@@ -17,21 +23,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steps.splitmix import GOLDEN_GAMMA, finalise
+from steps.unspaced_scripts import UNSPACED_RANGES
+
 _OTHER, _WORD, _LETTER, _SINGLE, _SPACE, _NEWLINE, _DROPPED = range(7)
 _LISTED = 0x40000  # above: private use, tags and unassigned, none of them letters
 _SINGLE_RANGES = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Burmese
-    (0x1780, 0x17FF),  # Khmer
-    (0x3005, 0x3007),  # Han iteration mark, closing mark, zero
-    (0x3040, 0x31FF),  # Hiragana, Katakana, Bopomofo, Hangul letters
-    (0x3400, 0x4DBF),  # Han, extension A
-    (0x4E00, 0x9FFF),  # Han
+    *UNSPACED_RANGES,
+    (0x3130, 0x318F),  # Hangul letters
     (0xAC00, 0xD7A3),  # Hangul syllables
-    (0xF900, 0xFAFF),  # Han compatibility
     (0x20000, 0x3FFFF),  # Han, later extensions
 )
-_BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,6 @@ def split_words(texts: Sequence[str]) -> Words:
     )
 
 
-def mix(values: np.ndarray) -> np.ndarray:
-    """Returns uint64 values scattered over all 64 bits (the finaliser of splitmix64): a bijection."""
-    values = values.astype(np.uint64, copy=True)
-    values ^= values >> np.uint64(30)
-    values *= np.uint64(0xBF58476D1CE4E5B9)
-    values ^= values >> np.uint64(27)
-    values *= np.uint64(0x94D049BB133111EB)
-    values ^= values >> np.uint64(31)
-    return values
-
-
 def _hash_words(codes: np.ndarray, in_word: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Polynomial hash over the scattered code points of each word, modulo 2^64."""
     if not len(starts):
@@ -119,9 +110,9 @@ def _hash_words(codes: np.ndarray, in_word: np.ndarray, starts: np.ndarray, ends
     lengths = ends - starts
     firsts = np.cumsum(lengths) - lengths  # of each word, among the characters in words
     places = np.arange(int(lengths.sum())) - np.repeat(firsts, lengths)
-    powers = np.cumprod(np.full(int(lengths.max()) + 1, _BASE, dtype=np.uint64))
-    values = mix(codes[in_word].astype(np.uint64) + _BASE) * powers[places]
-    return mix(np.add.reduceat(values, firsts) + lengths.astype(np.uint64))
+    powers = np.cumprod(np.full(int(lengths.max()) + 1, GOLDEN_GAMMA, dtype=np.uint64))
+    values = finalise(codes[in_word].astype(np.uint64) + GOLDEN_GAMMA) * powers[places]
+    return finalise(np.add.reduceat(values, firsts) + lengths.astype(np.uint64))
 
 
 def _paragraph_breaks(classes: np.ndarray) -> np.ndarray:

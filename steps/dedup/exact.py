@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import Out, StepFailed, kind
-from steps.dedup.sources import check_sources, id_keys, read_ids, source_shards
+from steps.config_checks import check_sources
+from steps.dedup.sources import id_keys, read_ids, source_shards
 from steps.documents import NamedInput, write_table
 
 _SCHEMA = pa.schema([("id", pa.string()), ("kept_source", pa.string())])
@@ -25,7 +26,7 @@ class ExactConfig:
     """Documents data sets; where two hold the same text, the copy in the earlier one stays."""
 
     def __post_init__(self) -> None:
-        check_sources("dedup/exact", self.sources)
+        check_sources(self, "sources")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, kind, runtime
-from steps.dedup.sources import check_sources
+from steps.config_checks import check_sources
 from steps.documents import NamedInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class FuzzyConfig:
     """Bands held in memory at once."""
 
     def __post_init__(self) -> None:
-        check_sources("dedup/fuzzy", self.sources)
+        check_sources(self, "sources")
         for name in ("bands", "rows", "shingle_words", "containment_words", "max_characters", "bands_per_pass"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"dedup/fuzzy: {name} is {getattr(self, name)}; a whole number above 0 is needed")

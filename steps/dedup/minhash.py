@@ -14,20 +14,16 @@ Cost: 286 functions x one multiplication per word; the kernel is bound by it.
 import numba
 import numpy as np
 
+from steps.splitmix import GOLDEN_GAMMA, finalise
+
 _MASK = (1 << 64) - 1
-_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 
 
 def coefficients(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns multipliers and offsets, uint64[count] each, of the hash functions: a pure function of its arguments."""
-    values = []
-    state = seed & _MASK
-    for _ in range(2 * count):
-        state = (state + _GOLDEN_GAMMA) & _MASK
-        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-        values.append(mixed ^ (mixed >> 31))
-    return np.array(values[0::2], dtype=np.uint64), np.array(values[1::2], dtype=np.uint64)
+    steps = np.arange(1, 2 * count + 1, dtype=np.uint64)
+    values = finalise(np.uint64(seed & _MASK) + steps * GOLDEN_GAMMA)
+    return values[0::2].copy(), values[1::2].copy()
 
 
 @numba.njit(cache=True)
@@ -59,8 +55,5 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
     values = signatures.reshape(len(signatures), bands, rows).astype(np.uint64)
     hashes = np.full(values.shape[:2], rows, dtype=np.uint64)
     for row in range(rows):
-        hashes = hashes * np.uint64(_GOLDEN_GAMMA) ^ values[:, :, row]
-        hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        hashes ^= hashes >> np.uint64(31)
+        hashes = finalise(hashes * GOLDEN_GAMMA ^ values[:, :, row])
     return hashes

@@ -1,27 +1,13 @@
-"""What both deduplication steps do with their list of sources: check it, count in it, and order ids of any number."""
+"""What both deduplication steps do with their list of sources: read ids of it, and order ids of any number."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ConfigError, StepFailed
+from marin_exec import StepFailed
 from steps.documents import NamedInput, read_table, shard_names
-
-
-def check_sources(kind_name: str, sources: Sequence[NamedInput]) -> None:
-    """Checks that there are sources and that their names differ.
-
-    Raises:
-        ConfigError: no source, or a name that occurs twice.
-    """
-    if not sources:
-        raise ConfigError(f"{kind_name}: sources is empty; at least one NamedInput is needed")
-    repeated = sorted(name for name, count in Counter(source.name for source in sources).items() if count > 1)
-    if repeated:
-        raise ConfigError(f"{kind_name}: sources holds {repeated} more than once; each source needs a name of its own")
 
 
 def source_shards(sources: Iterable[NamedInput]) -> list[tuple[int, NamedInput, str]]:

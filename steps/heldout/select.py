@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
+from steps.documents import NamedInput, join_dense, read_table, shard_names, sparse_rows, write_table
+from steps.seeded_ranks import choice_rank
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Candidates:
 
 def choose(ids: list[str], count: int, seed: int) -> set[str]:
     """Returns the `count` ids with the lowest seeded hashes; ties (there are none in practice) go by id."""
-    ranks = {identifier: xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed) for identifier in ids}
+    ranks = {identifier: choice_rank(seed, identifier) for identifier in ids}
     return set(sorted(ids, key=lambda identifier: (ranks[identifier], identifier))[:count])
 
 
@@ -132,13 +132,8 @@ def _candidates(config: HeldoutConfig, source: NamedInput, shard: str) -> Candid
 
 def _marked(documents: pa.Table, path: str, shard: str) -> np.ndarray:
     """bool[documents]: which documents a sparse table has."""
-    hits = set(read_table(path, shard, ["id"])["id"].to_pylist())
-    marked = _is_in(documents, hits)
-    if marked.sum() != len(hits):
-        raise StepFailed(
-            f"{path}/{shard}: {len(hits)} ids, of which {marked.sum()} are among the documents; the table was made "
-            f"from other documents"
-        )
+    marked = np.zeros(documents.num_rows, dtype=bool)
+    marked[sparse_rows(documents["id"].to_pylist(), read_table(path, shard, ["id"]), f"{path}/{shard}")] = True
     return marked
 
 

@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import fsspec
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from marin_exec import ConfigError, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, read_table, shard_names, write_table
 from steps.heuristics.presets import CODE, PROSE, REFERENCE, Preset
 from steps.heuristics.scores import SCORE_NAMES, score_text
+from steps.seeded_ranks import choice_rank
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -160,7 +160,7 @@ def judge_shard(task: ShardTask, shard: ShardOut) -> ShardCounts:
 
 def sample_rank(identifier: str, seed: int) -> int:
     """Returns a document's place in a seeded shuffle, the same however documents are spread over shards."""
-    return xxhash.xxh3_64_intdigest(identifier.encode(), seed=seed) >> 1  # 63 bits: survives any JSON reader as int64
+    return choice_rank(seed, identifier) >> 1  # 63 bits: survives any JSON reader as int64
 
 
 def _reasons(preset: Preset, scores: dict[str, float]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.documents import NamedInput, check_documents, join_dense, read_table, shard_names
+from steps.documents import NamedInput, check_documents, join_dense, read_table, shard_names, sparse_rows
 
 KEPT = "kept"
 FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
@@ -146,15 +146,7 @@ def _sparse(ids: list[str], path: str, source: str, shard: str, columns: list[st
     """Rows of the hits, with the columns joined to a reason: "code 0a1b... containment=0.95"."""
     where = f"{path.rstrip('/')}/{source}"
     table = read_table(where, shard, ["id", *columns])
-    places, hits = {identifier: row for row, identifier in enumerate(ids)}, table["id"].to_pylist()
-    strangers = [identifier for identifier in hits if identifier not in places]
-    if strangers:
-        raise StepFailed(
-            f"{where}/{shard}: hit on document {strangers[0]}, which is not among the documents of that shard"
-        )
-    rows = [places[identifier] for identifier in hits]
-    if len(set(rows)) != len(rows):
-        raise StepFailed(f"{where}/{shard}: a document is named twice; one row a hit is allowed")
+    rows = sparse_rows(ids, table, f"{where}/{shard}")
     lines = [[_shown(name, value) for value in table[name].to_pylist()] for name in columns]
     return {row: " ".join(parts) for row, *parts in zip(rows, *lines, strict=True)}
 

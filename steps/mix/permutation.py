@@ -10,8 +10,9 @@ import hashlib
 
 import numpy as np
 
+from steps.splitmix import GOLDEN_GAMMA, finalise
+
 _ROUNDS = 8
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key_of(*parts: str | int) -> int:
@@ -21,11 +22,8 @@ def key_of(*parts: str | int) -> int:
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """Returns a 64-bit mix of uint64 values (the finaliser of SplitMix64: Steele, Lea and Flood, 2014)."""
-    values = values + _GOLDEN
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    """Returns a 64-bit mix of uint64 values, SplitMix64's next value from each: 0 is not left where it is."""
+    return finalise(values + GOLDEN_GAMMA)
 
 
 def permute(positions: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
-import xxhash
 
 from marin_exec.errors import ConfigError
 from steps.documents import open_file, read_all
+from steps.seeded_ranks import draw_rank
 
 EXCERPT_CHARACTERS = 900
 _OPENING_CHARACTERS = 500
@@ -60,11 +60,6 @@ def equal_shares(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     return shares
 
 
-def draw_order(seed: int, document_id: str) -> int:
-    """Returns a document's place in the draw: documents with the smallest values are taken."""
-    return xxhash.xxh3_64_intdigest(f"{seed}:{document_id}".encode())
-
-
 def draw_ids(ids_by_source: Mapping[str, Sequence[str]], count: int, seed: int) -> list[tuple[str, str]]:
     """Returns `count` pairs (source, document id), in an order that mixes the sources.
 
@@ -76,11 +71,11 @@ def draw_ids(ids_by_source: Mapping[str, Sequence[str]], count: int, seed: int) 
     taken: set[str] = set()
     own: dict[str, list[str]] = {}
     for name in sorted(ids_by_source):
-        own[name] = sorted(set(ids_by_source[name]) - taken, key=lambda each: draw_order(seed, each))
+        own[name] = sorted(set(ids_by_source[name]) - taken, key=lambda each: draw_rank(seed, each))
         taken.update(own[name])
     shares = equal_shares({name: len(ids) for name, ids in own.items()}, count)
     pairs = [(name, each) for name, ids in own.items() for each in ids[: shares[name]]]
-    return sorted(pairs, key=lambda pair: draw_order(seed, pair[1]))
+    return sorted(pairs, key=lambda pair: draw_rank(seed, pair[1]))
 
 
 def sample_excerpts(paths: Mapping[str, str], count: int, seed: int) -> list[Excerpt]:

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from marin_exec import Out, StepFailed
 from steps.documents import open_file
 from steps.embed.vectors import read_array, write_array
 from steps.quality.features import Blocks, FeatureSettings
+from steps.seeded_ranks import draw_rank
 
 _PENALTIES = np.logspace(-2, 3, 16)
 
@@ -93,9 +93,7 @@ def fold_of(groups: np.ndarray, ids: Sequence[str], num_folds: int, seed: int) -
     smallest: dict[int, str] = {}
     for group, each in zip(groups.tolist(), ids, strict=True):
         smallest[group] = min(each, smallest.get(group, each))
-    return np.array(
-        [xxhash.xxh3_64_intdigest(f"{seed}:{smallest[group]}".encode()) % num_folds for group in groups.tolist()]
-    )
+    return np.array([draw_rank(seed, smallest[group]) % num_folds for group in groups.tolist()])
 
 
 def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> None:

@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from marin_exec import IdentityMismatch
+from steps.distributions import installed_distribution
 
 _LICENCE_NAME = re.compile(r"licen[cs]e|copying|copyright|notice|unlicense", re.IGNORECASE)
 _LICENCE_SUFFIXES = frozenset({"", ".txt", ".md", ".rst", ".apache", ".bsd", ".mit", ".apache2", ".psf", ".python"})
@@ -60,15 +61,8 @@ def installed(requirement: str) -> metadata.Distribution:
     Raises:
         IdentityMismatch: it is not installed, or in another version.
     """
-    name, _, version = requirement.partition("==")
-    advice = "install from requirements.lock, or state the installed version (that makes it another source)"
-    try:
-        found = metadata.distribution(name)
-    except metadata.PackageNotFoundError as error:
-        raise IdentityMismatch(f"source {requirement}: distribution {name} is not installed; {advice}") from error
-    if found.version != version:
-        raise IdentityMismatch(f"source {requirement}: version {found.version} is installed; {advice}")
-    return found
+    advice = "Install from requirements.lock, or state the installed version (that makes it another source)"
+    return installed_distribution(requirement, f"source {requirement}", advice)
 
 
 def own_files(

