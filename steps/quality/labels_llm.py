@@ -46,7 +46,7 @@ class LabelsLlmConfig:
     documents_per_shard: int = 1
     """Answers committed together."""
     cpus_per_shard: Annotated[float, runtime] = 0.1
-    """Waiting for a server takes little: this many shards wait at once for each core."""
+    """Waiting for a server takes little: 0.1 lets ten shards wait at once on each core."""
     max_unanswered_fraction: Annotated[float, runtime] = 0.05
     """More documents than this without a well-formed answer fail the step; answers had are kept."""
 
