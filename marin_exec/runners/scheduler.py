@@ -147,7 +147,7 @@ class Scheduler:
         if lease is None:  # somebody was faster
             self._polled[planned.digest] = None
             return
-        notes = [planned.reason, "" if forced_afresh else earlier.note]
+        notes = [planned.reason, "" if forced_afresh or earlier.note in planned.reason else earlier.note]
         if head is not None and head.state == "held":
             notes.append(
                 f"taken over from attempt {head.attempt}, whose driver on {head.host} (pid {head.pid}) went silent"
