@@ -263,7 +263,8 @@ def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
 
 def _counts(made: "Plan") -> str:
     counted = Counter(each.action.value for each in made.steps.values())
-    return f"{len(made.steps)} step{"s" if len(made.steps) != 1 else ""}: " + ", ".join(f"{counted[name]} {name}" for name in sorted(counted))
+    steps = "1 step" if len(made.steps) == 1 else f"{len(made.steps)} steps"
+    return f"{steps}: " + ", ".join(f"{counted[name]} {name}" for name in sorted(counted))
 
 
 def _say_code_changes(made: "Plan") -> None:

@@ -111,6 +111,7 @@ def _ask_in_rounds(config: LabelsLlmConfig, excerpts: list[Excerpt], rubric: str
         StepFailed: too many documents are without a well-formed answer after it.
     """
     readings: list[dict[str, Any]] = []
+    answered: set[str] = set()
     missing = excerpts
     ended = len(out.milestones("unanswered/"))
     for number in range(ended + 1):
