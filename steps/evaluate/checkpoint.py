@@ -28,17 +28,26 @@ class CheckpointEvaluation:
     step: int
     """Updates that are in the checkpoint."""
     macro_loss: float
+    """Unweighted mean over the sets, nats a token."""
     micro_loss: float
+    """Mean over all targets, nats a token."""
     macro_bpb: float
+    """Unweighted mean of the sets' bits a byte."""
     micro_bpb: float
+    """Bits a byte of all scored text together."""
     num_sets: int
+    """Held-out sets scored."""
     num_targets: int
     """Tokens predicted over all sets."""
 
 
 @kind("evaluate/checkpoint", version=1)
 def evaluate_checkpoint(config: CheckpointEvaluationConfig, out: Out) -> CheckpointEvaluation:
-    """Writes `evaluation.json`: step, losses over all sets and by set, and the same under Levanter's tagged names."""
+    """Writes `evaluation.json`: step, losses over all sets and by set, and the same under Levanter's tagged names.
+
+    Raises:
+        StepFailed: the checkpoint is missing, damaged or of another model, or the sets do not fit it.
+    """
     from steps.evaluate.scoring import score_checkpoint
 
     step, evaluation = score_checkpoint(config.checkpoint, config.evaluation, config.evaluation_sequences)

@@ -25,16 +25,24 @@ class HeldOutSet(Protocol):
     """What is needed of an evaluation set (`steps.mix.order.EvaluationSet`)."""
 
     @property
-    def tokens(self) -> np.ndarray: ...
+    def tokens(self) -> np.ndarray:
+        """i32[n, S + 1]."""
+        ...
 
     @property
-    def segment_ids(self) -> np.ndarray: ...
+    def segment_ids(self) -> np.ndarray:
+        """i32[n, S + 1]: document of each position within its row; -1 on padding."""
+        ...
 
     @property
-    def loss_mask(self) -> np.ndarray: ...
+    def loss_mask(self) -> np.ndarray:
+        """bool[n, S]: targets that count."""
+        ...
 
     @property
-    def target_bytes(self) -> np.ndarray: ...
+    def target_bytes(self) -> np.ndarray:
+        """i32[n, S]: UTF-8 bytes that each target stands for; 0 for special tokens."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Evaluation:
     macro_bpb: float
     """Unweighted mean of the sets' bits a byte."""
     micro_bpb: float
-    """Bits a byte of all sets' text together."""
+    """Bits a byte of all sets' scored text together."""
     sets: dict[str, SetLoss]
     """By name."""
 

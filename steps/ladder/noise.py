@@ -25,7 +25,9 @@ class NoiseResult:
     """Spread of the final macro loss over seeds, nats a token."""
 
     num_runs: int
+    """Seeds compared."""
     mean_macro_loss: float
+    """Mean over the seeds."""
     range_macro_loss: float
     """Largest minus smallest; with two runs, their difference."""
     deviation_macro_loss: float

@@ -107,18 +107,25 @@ class TrainResult:
     """What a run came to."""
 
     num_steps: int
+    """Updates."""
     tokens: int
+    """Positions predicted in training, padding included."""
     active_parameters: int
+    """Met by one token in the blocks (`steps.model.counts`)."""
     total_parameters: int
+    """Trained in all, embedding and output head included."""
     flops: int
     """Training FLOPs without the output head."""
     flops_with_lm_head: int
+    """Training FLOPs with it."""
     final_loss: float
     """Mean cross-entropy of the last 5 % of updates, nats a token, with drops."""
     macro_loss: float
     """Held-out, dropless: mean over the sets, at the end."""
     micro_loss: float
+    """Held-out, dropless: mean over all targets, at the end, nats a token."""
     macro_bpb: float
+    """Held-out, dropless: mean of the sets' bits a byte, at the end."""
     drop_fraction: float
     """Dropped assignments over all assignments of the run."""
     router_entropy: float
@@ -137,7 +144,12 @@ class TrainResult:
 
 @kind("train/language_model", version=1, content_digest=content_digest)
 def train_language_model(config: TrainConfig, out: Out) -> TrainResult:
-    """Trains the model, evaluating and checkpointing on the way, from the latest published checkpoint if there is one."""
+    """Trains the model, evaluating and checkpointing on the way, from the latest published checkpoint if there is one.
+
+    Raises:
+        ConfigError: the run does not fit the mixture (sequence length, budget).
+        StepFailed: a value of an update is not finite, a checkpoint to go on from is damaged, or a held-out set can't be scored.
+    """
     from steps.train.loop import train
 
     return train(config, out)

@@ -42,15 +42,22 @@ def path_name(path: tuple[Any, ...]) -> str:
 
 
 class MuonState(NamedTuple):
-    """The momentum of the MuonH group."""
+    """The state of the MuonH group."""
 
-    momentum: Any
+    momentum: Any  # a tree of f32, shaped as the group's parameters
 
 
 def scale_by_muon_h(learning_rate: jax.Array | float, momentum: float, iterations: int) -> optax.GradientTransformation:
-    """Returns MuonH over stacks of matrices (the last two axes): Nesterov momentum, orthogonalised, at constant norm.
+    """Returns MuonH over stacks of matrices: Nesterov momentum, orthogonalised, at constant norm.
 
     A matrix whose momentum is zero (an expert that no token has reached) stays where it is.
+
+    Args:
+        learning_rate: the angle of a step, f32[] or a number.
+        momentum: decay of the gradients' sum.
+        iterations: of Newton and Schulz.
+
+    The transformation takes trees of f32[..., A, B]: each [A, B] is a matrix of its own.
     """
 
     def init(params: Any) -> MuonState:
@@ -90,7 +97,9 @@ class LearningRates:
     """The two rates of one update."""
 
     hyperball: float
+    """Of MuonH and AdamH: the angle of the update."""
     adam: float
+    """Of the Adam group."""
 
 
 def learning_rates(config: OptimizerConfig, step: int, num_steps: int) -> LearningRates:

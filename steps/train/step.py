@@ -24,7 +24,9 @@ class TrainState(NamedTuple):
     """All that the next update depends on, besides the data."""
 
     parameters: Parameters
+    """f32 arrays (`steps.model.transformer.parameter_shapes`)."""
     optimizer: Any
+    """optax state of the three groups."""
     qb_betas: jax.Array
     """f32[layers, experts]: thresholds that the last batch estimated, for the next one's selection. Outside the parameters:
     no gradient reaches them, and checkpoints and evaluations must carry them."""
