@@ -3,7 +3,8 @@
     make bench-chain                                   a cold run of the quickstart in a fresh store, then everything
     python benchmarks/chain.py --setup                 the cold run as `make quickstart` in a fresh clone, set-up timed too
     python benchmarks/chain.py --store PATH            over a store in which the quickstart has run; no cold figures
-    python benchmarks/chain.py --store PATH --quick    without what trains again (kills, two drivers)
+    python benchmarks/chain.py --store PATH --quick    without what trains again (kills, two drivers), and without tests
+    python benchmarks/chain.py --tests                 and the time of `make test`
 
 A store that is given is only read (the experiment is registered there if it was not); what has to be killed is killed in
 a copy beside it (hard links), removed at the end.
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from chain_figures import Figure, at_least, below, data, digests, equal, ladder, lineage, records, told
 from chain_runs import PROJECT, RUN_SECONDS, Finished, Runs, call, downstream
+from chain_tests import held_by_tests, whole_suite
 
 QUICKSTART = "experiments/quickstart.py"
 CONTAINMENT = re.compile(r"(containment\s*=\s*)0\.9\b", re.IGNORECASE)
@@ -34,20 +36,18 @@ cli.main()
 HERO_FILES = ("metrics.jsonl", "evals.jsonl", "run.json")
 
 
-def cold(folder: Path, *, setup: bool) -> Iterator[Figure | Runs]:
-    """Yields the time of a cold run, and then the runs over its store."""
+def cold(folder: Path, *, setup: bool) -> tuple[list[Figure], Runs]:
+    """Returns the times of a cold run, and the runs over its store."""
     if not setup:
         runs = Runs(store=folder / "store", experiment=PROJECT / QUICKSTART)
-        yield below("cold run of the quickstart, without set-up", runs.run().seconds, "s", 900)
-        yield runs
-        return
+        return [below("cold run of the quickstart, without set-up", runs.run().seconds, "s", 900)], runs
     clone = folder / "clone"
     call(["git", "clone", "-q", "--no-hardlinks", str(PROJECT), str(clone)], timeout=300)
     prepared = call(["make", "setup"], timeout=RUN_SECONDS, cwd=clone)
     made = call(["make", "quickstart"], timeout=RUN_SECONDS, cwd=clone)
-    yield told("set-up of a fresh clone", prepared.seconds, "s")
-    yield below("set-up and `make quickstart` on a fresh clone", prepared.seconds + made.seconds, "s", 900)
-    yield Runs(store=clone / "store", experiment=clone / QUICKSTART)
+    whole = below("set-up and `make quickstart` on a fresh clone", prepared.seconds + made.seconds, "s", 900)
+    runs = Runs(store=clone / "store", experiment=clone / QUICKSTART)
+    return [told("set-up of a fresh clone", prepared.seconds, "s"), whole], runs
 
 
 def warm(runs: Runs, folder: Path) -> Iterator[Figure]:
@@ -149,7 +149,7 @@ def killed_in_hero(runs: Runs, folder: Path) -> Iterator[Figure]:
 
 def figures(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
     if arguments.store is None:
-        *times, runs = cold(folder, setup=arguments.setup)
+        times, runs = cold(folder, setup=arguments.setup)
         yield from times
     else:
         runs = Runs(store=arguments.store.resolve(), experiment=arguments.experiment.resolve())
@@ -164,6 +164,9 @@ def figures(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
     if not arguments.quick:
         yield from killed_in_fuzzy(runs, folder)
         yield from killed_in_hero(runs, folder)
+        yield from held_by_tests()
+    if arguments.tests:
+        yield from whole_suite()
 
 
 def main() -> int:
@@ -171,7 +174,8 @@ def main() -> int:
     parser.add_argument("--store", type=Path, help="a store in which the experiment has run; leaves the cold run out")
     parser.add_argument("--experiment", type=Path, default=PROJECT / QUICKSTART, help="the file that ran in --store")
     parser.add_argument("--setup", action="store_true", help="time set-up too: `make quickstart` in a fresh clone")
-    parser.add_argument("--quick", action="store_true", help="leave out what trains again")
+    parser.add_argument("--quick", action="store_true", help="leave out what trains again, and tests")
+    parser.add_argument("--tests", action="store_true", help="time `make test` too")
     arguments = parser.parse_args()
     beside = arguments.store.resolve().parent if arguments.store else None  # hard links do not cross filesystems
     folder = Path(tempfile.mkdtemp(prefix="bench-chain-", dir=beside))

@@ -51,7 +51,8 @@ def records(runs: Runs) -> dict[str, dict[str, Any]]:
 
 def ladder(found: dict[str, dict[str, Any]]) -> Iterator[Figure]:
     """Losses of rungs and hero, seed noise, and the forecast's error."""
-    rungs = sorted((name for name in found if RUNG.fullmatch(name)), key=lambda name: int(RUNG.fullmatch(name)[1]))
+    widths = {name: int(matched[1]) for name in found if (matched := RUNG.fullmatch(name))}
+    rungs = sorted(widths, key=lambda name: widths[name])
     results = [found[name]["result"] for name in rungs]
     hero = found["hero"]["result"]
     yield told(f"held-out macro loss of {rungs[0]}", results[0]["macro_loss"], "nats/token")

@@ -122,7 +122,7 @@ def plan_of_many(num_steps: int) -> tuple[float, float]:
 
 def fill(steps: list[Step], store: Store) -> None:
     """Brings a store to where all steps are done; without syncing, which 10,000 times takes minutes on a slow disk."""
-    sync, os.fsync = os.fsync, lambda descriptor: None
+    sync, os.fsync = os.fsync, lambda fd: None
     try:
         run_all(steps, store)
     finally:

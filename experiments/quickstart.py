@@ -4,6 +4,8 @@ The text is what the locked packages of this environment hold. Every number belo
 is not here is the default of the step's config class. `make quickstart` runs it and says where the report is.
 """
 
+from typing import Any
+
 from marin_exec import Step, main
 from steps.cluster.topics import TopicsConfig, topics
 from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark
@@ -95,7 +97,7 @@ def pipeline() -> list[Step]:
         budgets_tokens=tuple(spec.tokens for spec in (*RUNGS, HERO)),
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
-    data = {"tokens": tokens, "mixture": mixture, "evaluation": evaluation}
+    data: dict[str, Any] = {"tokens": tokens, "mixture": mixture, "evaluation": evaluation}
     data["evaluation_sequences"] = EVALUATION_SEQUENCES
 
     # The ladder, its noise, the forecast, and only then the hero.
