@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_WORK_TO_DO, say_error
-from marin_exec.cli.options import experiment_arguments, json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import HELP, experiment_arguments, json_option, prefix_option, print_json, print_table
 from marin_exec.errors import StoreError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _options(only: tuple[str, ...], force: tuple[str, ...], on_code_change: str)
     return PlanOptions(only=only, force=force, on_code_change=OnCodeChange(on_code_change))
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True})
 @experiment_arguments
 @prefix_option
 @_ONLY
@@ -72,7 +72,7 @@ def plan(
         sys.exit(EXIT_WORK_TO_DO)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True})
 @experiment_arguments
 @prefix_option
 @_ONLY
@@ -142,7 +142,7 @@ def run(
         sys.exit(EXIT_FAILED)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True})
 @experiment_arguments
 @prefix_option
 @json_option
@@ -162,7 +162,7 @@ def status(experiment: str, parameters: tuple[str, ...], prefix: str, as_json: b
     print_table([[row["state"], row["name"], row["digest"][:16], row["detail"]] for row in states])
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True})
 @click.argument("experiment", type=click.Path())
 @click.argument("step")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)

@@ -8,6 +8,9 @@ import click
 
 from marin_exec.cli import DEFAULT_PREFIX
 
+HELP = {"help_option_names": ["-h", "--help"]}
+"""On each verb, not only on the group: a verb called by itself has the same options."""
+
 
 def prefix_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(

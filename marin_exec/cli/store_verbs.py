@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin_exec.cli.options import json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import HELP, json_option, prefix_option, print_json, print_table
 
 if TYPE_CHECKING:
     from marin_exec.lineage import Lineage, Node
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ARTIFACT_HELP = "ARTIFACT is a path (a checkpoint, a shard), a step's name, or a digest."
 
 
-@click.command(epilog=_ARTIFACT_HELP)
+@click.command(context_settings=HELP, epilog=_ARTIFACT_HELP)
 @click.argument("artifact")
 @prefix_option
 @json_option
@@ -50,7 +50,7 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
     _print_pairs("measured", _flat(record.measured))
 
 
-@click.command(epilog="A and B are paths, step names or digests.")
+@click.command(context_settings=HELP, epilog="A and B are paths, step names or digests.")
 @click.argument("a")
 @click.argument("b")
 @prefix_option
@@ -80,7 +80,7 @@ def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
         click.echo(f"provenance {key}: {one} -> {other}")
 
 
-@click.command(epilog=_ARTIFACT_HELP)
+@click.command(context_settings=HELP, epilog=_ARTIFACT_HELP)
 @click.argument("artifact")
 @click.option("--up", "up", type=click.IntRange(min=1), help="This many steps up; all the way by default.")
 @click.option("--down", "down", is_flag=True, help="What was made from it, instead of what it was made from.")
@@ -104,7 +104,7 @@ def lineage(artifact: str, up: int | None, down: bool, depth: int | None, prefix
         _print_node(node, found)
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @prefix_option
 @json_option
 @click.option("--kind", help="Only steps of this kind.")
