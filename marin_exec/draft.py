@@ -168,8 +168,7 @@ class Draft:
                 draft = dataclasses.replace(draft, action=Action.WAIT, reason=why)
             elif draft.action is Action.RUN and not draft.forced:
                 left = half_done(self._store, digest, head, draft.source, self._options.on_code_change)
-                if left.note:
-                    draft = dataclasses.replace(draft, reason=f"{draft.reason}; {left.note}")
+                draft = dataclasses.replace(draft, resumption=left.note)
             if draft.action in (Action.RUN, Action.WAIT):
                 wanted.update(other for other, ref in draft.references if not self._serves_alone(other, ref))
                 wanted.update(draft.after)

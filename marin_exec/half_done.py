@@ -7,10 +7,11 @@ made from are still the same. The plan says what would be taken up or lost; the 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from marin_exec.errors import StoreError
 from marin_exec.planned import OnCodeChange
-from marin_exec.records import DependencyRecord, Head
+from marin_exec.records import DependencyRecord, Head, Record
 from marin_exec.source import SourceInfo, changed_functions
-from marin_exec.store import Piece, Store, pieces
+from marin_exec.store import Store, pieces
 
 MAX_NAMED = 3
 
@@ -21,7 +22,7 @@ class HalfDone:
 
     num_pieces: int
     afresh: str
-    """Why a next attempt may not take them up; "" if it may."""
+    """Why a next attempt may not join that chain; "" if it may."""
 
     @property
     def note(self) -> str:
@@ -49,35 +50,38 @@ def half_done(
     """
     if head is None or head.current == head.attempt:
         return HalfDone(0, "")
-    made = [
-        *pieces(store, digest, head.chain, "shard").values(),
-        *pieces(store, digest, head.chain, "milestone").values(),
-    ]
-    return HalfDone(len(made), _afresh(store, digest, head, source, on_code_change, inputs, made) if made else "")
-
-
-def _afresh(
-    store: Store,
-    digest: str,
-    head: Head,
-    source: SourceInfo,
-    on_code_change: OnCodeChange,
-    inputs: Iterable[DependencyRecord] | None,
-    made: list[Piece],
-) -> str:
-    damaged = next((piece for piece in made if store.missing_piece_files(piece)), None)
+    try:
+        made = [
+            *pieces(store, digest, head.chain, "shard").values(),
+            *pieces(store, digest, head.chain, "milestone").values(),
+        ]
+        begun = [each for n in range(head.chain, head.attempt + 1) if (each := store.begun_record(digest, n))]
+    except StoreError as error:
+        return HalfDone(1, f"what they left cannot be read: {error}")
+    damaged = next((piece.name for piece in made if store.missing_piece_files(piece)), None)
     if damaged is not None:
-        return f"files of {damaged.name} are gone or damaged"
-    earlier = [begun for n in range(head.chain, head.attempt + 1) if (begun := store.begun_record(digest, n))]
-    if inputs is not None:
-        now = {(each.digest, each.milestone): each for each in inputs}
-        for begun in earlier:
-            for bound in begun.dependencies:
-                other = now.get((bound.digest, bound.milestone))
-                if other is None or other.output_digest != bound.output_digest:
-                    return f"{bound.name} holds other content than they were made from"
-    if on_code_change is not OnCodeChange.REUSE and any(piece.source_digest != source.digest for piece in made):
-        names = changed_functions(earlier[-1].source["functions"], source.functions) if earlier else []
-        shown = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
-        return f"other code made them{f' ({shown})' if shown else ''}; --on-code-change reuse goes on from them"
-    return ""
+        return HalfDone(len(made), f"files of {damaged} are gone or damaged")
+    # Attempts without a piece count too: one whose driver is dead may live on in a worker, and commit pieces yet.
+    other_input = _other_input(begun, inputs) if inputs is not None else None
+    if other_input is not None:
+        return HalfDone(len(made), f"{other_input} holds other content than they were made from")
+    sources = {piece.source_digest for piece in made} | {each.source["digest"] for each in begun}
+    if on_code_change is not OnCodeChange.REUSE and sources - {source.digest}:
+        return HalfDone(len(made), _other_code(begun, source))
+    return HalfDone(len(made), "")
+
+
+def _other_input(begun: list[Record], inputs: Iterable[DependencyRecord]) -> str | None:
+    """Returns the name of an input that holds other content now than when one of these attempts began."""
+    now = {(each.digest, each.milestone): each.output_digest for each in inputs}
+    for attempt in begun:
+        for bound in attempt.dependencies:
+            if now.get((bound.digest, bound.milestone)) != bound.output_digest:
+                return bound.name
+    return None
+
+
+def _other_code(begun: list[Record], source: SourceInfo) -> str:
+    names = changed_functions(begun[-1].source["functions"], source.functions) if begun else []
+    shown = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    return f"other code made them{f' ({shown})' if shown else ''}; --on-code-change reuse goes on from them"

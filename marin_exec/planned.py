@@ -66,6 +66,13 @@ class PlannedStep:
     code_changed: tuple[str, ...]
     """Functions that differ from those that made the current output."""
     forced: bool
+    resumption: str = ""
+    """What becomes of a half-done step's shards and milestones; "" if there is nothing to say."""
+
+    @property
+    def explanation(self) -> str:
+        """The reason, and what becomes of half-done work: one line for a person."""
+        return "; ".join(part for part in (self.reason, self.resumption) if part)
 
     @property
     def dependency_digests(self) -> tuple[str, ...]:

@@ -26,4 +26,4 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
     if head is not None and head.state == "free" and head.note:
         state = "failed" if head.note.startswith("failed") else "stopped"
         return {**row, "state": state, "detail": f"attempt {head.attempt}: {head.note}"}
-    return {**row, "state": "to run", "detail": each.reason}
+    return {**row, "state": "to run", "detail": each.explanation}

@@ -189,7 +189,7 @@ def why(
         print_json(planned_as_json(chosen))
         return
     click.echo(f"{chosen.step.name} ({chosen.digest[:16]}): {chosen.action}")
-    click.echo(f"  because: {chosen.reason}")
+    click.echo(f"  because: {chosen.explanation}")
     for cause in chosen.causes:
         click.echo(f"  root cause: {cause}")
     if chosen.record is not None:
@@ -227,7 +227,7 @@ def print_plan(made: "Plan", *, verbose: bool) -> None:
     from marin_exec.plan import Action
 
     rows = [
-        [each.action.value, " = ".join(each.names), each.reason]
+        [each.action.value, " = ".join(each.names), each.explanation]
         for each in made.steps.values()
         if verbose or each.action is not Action.REUSE or each.code_changed
     ]
@@ -251,7 +251,7 @@ def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
         "kind": each.step.kind.name,
         "digest": each.digest,
         "action": each.action.value,
-        "reason": each.reason,
+        "reason": each.explanation,
         "causes": list(each.causes),
         "code_changed": list(each.code_changed),
         "output": each.record.output_path if each.record else None,

@@ -10,9 +10,10 @@ import resource
 import socket
 import sys
 import time
+from collections.abc import Collection
 from typing import Any
 
-from marin_exec.errors import StepFailed
+from marin_exec.errors import ConfigError, StepFailed
 from marin_exec.runners.attempt_out import AttemptOut, ShardFailed
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.shards import ShardMapper, checked_result
@@ -39,7 +40,6 @@ def execute(task: AttemptTask, map_all: ShardMapper) -> AttemptOutput | Failure:
 
 
 def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
-    found = _source_found(task)
     returned: Any = task.fn(task.config, out)
     result, measured, result_type = split_result(returned)
     checked_result([result, measured])
@@ -64,17 +64,23 @@ def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
         pieces_taken_up=out.pieces_taken_up,
         milestones=tuple(each.name for each in out.milestones()),
         host=socket.gethostname(),
-        source=found if found is not None and found["digest"] != task.source_digest else None,
+        source=task.source_found,
     )
 
 
-def _source_found(task: AttemptTask) -> dict[str, Any] | None:
-    """Returns the code that this process runs, or None where it came with the task itself and cannot differ.
+def with_source_found(task: AttemptTask, loaded_before: Collection[str]) -> AttemptTask:
+    """Returns the task with the code that this process imported for it, where that is other code than the plan's.
 
-    A worker imports installed modules when the step starts, which may be days after the plan read them.
+    A worker imports installed modules when a step starts, which may be days after the plan read them. Files speak for
+    what runs only in the moment of the import: of a module that was loaded before, or came with the task, nothing is said.
     """
-    module = sys.modules.get(task.fn.__module__)
-    if getattr(module, task.fn.__qualname__, None) is not task.fn:
-        return None
-    source = source_of(task.fn)
-    return {"digest": source.digest, "functions": source.functions}
+    if task.fn.__module__ in loaded_before or task.fn.__module__ not in sys.modules:
+        return task
+    try:
+        found = source_of(task.fn)
+    except ConfigError:  # a file that is being edited cannot be read as Python; what was imported runs all the same
+        return task
+    if found.digest == task.source_digest:
+        return task
+    source = {"digest": found.digest, "functions": found.functions}
+    return dataclasses.replace(task, source_digest=found.digest, source_found=source)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from marin_exec.errors import ConfigError, StepFailed, StoreError
-from marin_exec.runners.attempt import execute
+from marin_exec.runners.attempt import execute, with_source_found
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.ray_messages import COLOUR, RayMessages
 from marin_exec.runners.shards import ShardTask, run_shard
@@ -34,7 +34,7 @@ class RayBackend:
     """Runs attempts on a Ray cluster.
 
     Args:
-        address: of an existing cluster; None takes RAY_ADDRESS, else starts one on this machine.
+        address: of an existing cluster; None takes RAY_ADDRESS. Nothing there, or "local", starts one on this machine.
         num_cpus: of a cluster started here; None takes what the machine has.
         by_value: names of modules that workers may not be able to import (an experiment outside the project, and its
             helper modules): their functions and classes travel with the task.
@@ -44,7 +44,8 @@ class RayBackend:
     capacity = 256  # Ray queues what does not fit on the cluster; thousands at once stall it
 
     def __init__(self, address: str | None = None, num_cpus: int | None = None, by_value: Iterable[str] = ()):
-        self._address = address or os.environ.get("RAY_ADDRESS")
+        chosen = address or os.environ.get("RAY_ADDRESS")
+        self._address = None if chosen in (None, "", "local") else chosen
         self._num_cpus = num_cpus
         self._by_value = tuple(by_value)
         self._refs: dict[Any, str] = {}
@@ -203,8 +204,9 @@ def _execute_on_worker(pickled: bytes) -> AttemptOutput | Failure:
     """Runs in a Ray worker: executes an attempt, keeping the end of what it printed for the log of a failure."""
     from ray import cloudpickle
 
+    loaded_before = set(sys.modules)
     task: AttemptTask = cloudpickle.loads(pickled)
-    return _with_output_tail(lambda: execute(task, _map_on_ray))
+    return _with_output_tail(lambda: execute(with_source_found(task, loaded_before), _map_on_ray))
 
 
 def _run_shard_on_worker(pickled: bytes) -> Piece | Failure:

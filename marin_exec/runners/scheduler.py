@@ -5,6 +5,7 @@ nothing that matters; leases, results and pieces are in the store, so a driver k
 same command run anywhere. What goes wrong with one step ends that step; its siblings go on.
 """
 
+import logging
 import os
 import socket
 import time
@@ -12,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from marin_exec.errors import MarinExecError
+from marin_exec.errors import MarinExecError, StoreError
 from marin_exec.half_done import half_done
 from marin_exec.identity import resolve_config
 from marin_exec.plan import Action, OnCodeChange, Plan
@@ -26,6 +27,8 @@ from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Backend, Failure
 from marin_exec.step import StepPath
 from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim
+
+logger = logging.getLogger(__name__)
 
 COMMIT_TRIES = 5
 LONGEST_NOTE = 500
@@ -107,8 +110,16 @@ class Scheduler:
                 self._try_to_start(self.statuses[digest])
         for digest, needs in self._queue.wait_for_milestones():
             for other, name in needs:
-                if self._bindings.milestone(other, name) is not None:
+                if self._published(other, name):
                     self._queue.published(digest, (other, name))
+
+    def _published(self, digest: str, name: str) -> bool:
+        """Whether a milestone is there; what cannot be read now is looked for again, and stops nothing that runs."""
+        try:
+            return self._bindings.milestone(digest, name) is not None
+        except (OSError, StoreError) as error:
+            logger.warning("milestone %s: cannot be looked up, trying again: %s", name, error)
+            return False
 
     def _try_to_start(self, status: StepStatus) -> None:
         """Settles, starts or postpones a step whose inputs are there; whatever goes wrong is the end of that step."""
@@ -147,7 +158,7 @@ class Scheduler:
         if lease is None:  # somebody was faster
             self._polled[planned.digest] = None
             return
-        notes = [planned.reason, "" if forced_afresh or earlier.note in planned.reason else earlier.note]
+        notes = [planned.reason, "" if forced_afresh else earlier.note]
         if head is not None and head.state == "held":
             notes.append(
                 f"taken over from attempt {head.attempt}, whose driver on {head.host} (pid {head.pid}) went silent"
@@ -228,7 +239,7 @@ class Scheduler:
         except LeaseLost as error:
             self._try_again(status, f"lease lost before the commit: {error}")
             return
-        except OSError as error:
+        except (OSError, StoreError) as error:
             reason = f"{type(error).__name__}: {error}; the output could not be committed in {COMMIT_TRIES} tries"
             self._end_failed(status, Failure(reason=reason, infrastructure=True))
             return
@@ -257,7 +268,9 @@ class Scheduler:
             try:
                 lease.commit(record)
                 return
-            except OSError:
+            except LeaseLost:
+                raise
+            except (OSError, StoreError):
                 if not left:
                     raise
                 time.sleep(self.timing.poll)
@@ -298,7 +311,10 @@ class Scheduler:
             status.lease.release(note[:LONGEST_NOTE])
         except LeaseLost:
             return False
-        except OSError as error:  # the lease goes stale by itself, and whoever wants the step waits that long
+        except (
+            OSError,
+            StoreError,
+        ) as error:  # the lease goes stale by itself, and whoever wants the step waits that long
             status.note = f"the lease could not be given back: {error}"
         return True
 
@@ -351,7 +367,7 @@ class Scheduler:
             lacking = [
                 child
                 for child, milestones in self._queue.need_milestones(digest)
-                if any(self._bindings.milestone(digest, each) is None for each in milestones)
+                if not all(self._published(digest, each) for each in milestones)
             ]
             for child in dict.fromkeys([*self._queue.need_whole(digest), *lacking]):
                 status = self.statuses[child]

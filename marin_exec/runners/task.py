@@ -28,6 +28,8 @@ class AttemptTask:
     content_digest: Callable[[str], str] | None
     source_digest: str
     resources: Resources
+    source_found: dict[str, Any] | None = None
+    """Digest and functions of the code as a worker imported it, if that was other code than the plan's."""
     cpu_limit: float | None = None
     """What a cluster of one machine has at most; None where more may come."""
 
@@ -45,7 +47,7 @@ class AttemptOutput:
     worker_peak_memory_bytes: int
     """Of the process that ran the step, over its whole life: an upper bound for the step itself, shards not counted."""
     source: dict[str, Any] | None
-    """Digest and functions of the code as the process found it, if that was other code than the plan's."""
+    """The task's `source_found`."""
     pieces_made: int
     pieces_taken_up: int
     milestones: tuple[str, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import fsspec
 
 from marin_exec import InputPath, Out, kind
+from steps.config_checks import check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,9 @@ class CheckpointEvaluationConfig:
     """Token store of the held-out sets (kind tokenize/cache)."""
     evaluation_sequences: int | None = None
     """Sequences taken from the front of each held-out set; None takes all. As in training for comparable figures."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "evaluation_sequences", low=1)
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,11 @@ def read_excerpt(client: httpx.Client, item: ReadShard, excerpt: Excerpt) -> Rea
 
 def _answer_text(answer: Any, url: str) -> str:
     try:
-        return answer["choices"][0]["message"]["content"] or ""
-    except (KeyError, IndexError, TypeError) as error:
+        content = answer["choices"][0]["message"]["content"] or ""
+        if isinstance(content, list):  # some servers answer in parts
+            content = "".join(part.get("text", "") for part in content)
+        return str(content)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise StepFailed(
             f"POST {url}: the answer has no choices[0].message.content, but {str(answer)[:200]}"
         ) from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, kind, measured, runtime
+from steps.config_checks import check_number
 from steps.model.config import ModelConfig
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.content import content_digest
@@ -82,6 +83,7 @@ class TrainConfig:
         for name in ("batch_sequences", "num_steps", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train: {name} is {getattr(self, name)}; at least 1 is needed")
+        check_number(self, "evaluation_sequences", low=1)
         for name in ("evaluate_every", "checkpoint_every"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(

@@ -5,6 +5,7 @@ is tried offline, and a run without any goes on. Offline by default: nothing lea
 or the config says so.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Generator, Mapping
@@ -46,7 +47,11 @@ def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any
             yield tracker
         finally:
             tracker.finish()
-            _remove_links(Path(directory) / "wandb")
+            if config.wandb_directory is None:  # a folder of the user's own is left as it is
+                with contextlib.suppress(
+                    OSError
+                ):  # a link that stays is refused, by name, when the output is committed
+                    _remove_links(Path(directory) / "wandb")
 
 
 def _modes(wanted: str) -> list[str]:
@@ -70,7 +75,7 @@ def _first_that_starts(
 
 def _remove_links(folder: Path) -> None:
     """Removes W&B's links, to its latest run and to logs of its service: absolute ones, which break when the output is moved."""
-    for path in folder.rglob("*"):
+    for path in list(folder.rglob("*")):
         if path.is_symlink():
             path.unlink(missing_ok=True)
 

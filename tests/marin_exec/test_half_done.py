@@ -41,6 +41,8 @@ def one_shard(item: tuple[str, str, str], shard: ShardOut) -> str:
 
 @kind("half/shards", version=1)
 def shards(config: ShardsConfig, out: Out) -> dict[str, str]:
+    if STATE.get(config.key + " fails early"):
+        raise ValueError("before the first shard")
     return out.map_shards(one_shard, {name: (name, config.source, config.key) for name in ("a", "b")})
 
 
@@ -68,7 +70,7 @@ def reason_of_start(world: World, name: str, key: str) -> str:
 
 def test_step_goes_on_from_its_shards_and_the_plan_says_so(world, key):
     world.run(pipeline(key))
-    assert "goes on from 1 shards or milestones" in world.plan(pipeline(key)).named("shards").reason
+    assert "goes on from 1 shards or milestones" in world.plan(pipeline(key)).named("shards").explanation
     STATE[key + " fails"] = False
     record = world.run(pipeline(key))["shards"].record
     assert record.pieces == {"made": 1, "taken_up": 1} and record.chain == 1
@@ -100,9 +102,9 @@ def test_plan_says_that_pieces_of_other_code_are_left_and_how_to_keep_them(world
     real = draft.source_of
     changed = SourceInfo("0" * 64, {**real(shards).functions, "half.one_shard": "changed"})
     monkeypatch.setattr(draft, "source_of", lambda fn: changed if fn is shards else real(fn))
-    assert "starts afresh, without 1 shards" in (reason := world.plan(pipeline(key)).named("shards").reason)
+    assert "starts afresh, without 1 shards" in (reason := world.plan(pipeline(key)).named("shards").explanation)
     assert "--on-code-change reuse goes on from them" in reason and "half.one_shard" in reason
-    assert "goes on from 1 shards" in world.plan(pipeline(key), code="reuse").named("shards").reason
+    assert "goes on from 1 shards" in world.plan(pipeline(key), code="reuse").named("shards").explanation
 
 
 def test_finished_step_left_alone_is_named_when_its_remade_input_turns_out_different(world, key):
@@ -136,3 +138,23 @@ def test_step_in_a_runtime_field_is_refused_however_deep(key):
     step = Step("outer", source, Outer(inner=(Inner(held={"x": [pipeline(key)]}),)))
     with pytest.raises(ConfigError, match=r"step outer: config\.inner\[0\]\.held is declared runtime and holds Step"):
         identify(topological([step]))
+
+
+def test_attempt_that_made_nothing_from_an_older_input_ends_its_chain(world, key):
+    STATE[key + " fails early"] = True
+    world.run(pipeline(key))
+    STATE[key], STATE[key + " fails early"] = "new", False
+    world.run(pipeline(key), force=["source"])  # makes shard a of the new input, and fails at b
+    STATE[key + " fails"] = False
+    record = world.run(pipeline(key))["shards"].record
+    assert record.result == {"a": "new", "b": "new"}
+    assert record.pieces == {"made": 1, "taken_up": 1} and record.chain == 2
+
+
+def test_piece_that_cannot_be_read_is_left_behind_and_said(world, key):
+    world.run(pipeline(key))
+    (piece,) = Path(world.store.prefix).glob(".marin/steps/*/pieces/1/shard/*.json")
+    piece.write_text("{")
+    assert "starts afresh" in (why := world.plan(pipeline(key)).named("shards").explanation) and "cannot be read" in why
+    STATE[key + " fails"] = False
+    assert world.run(pipeline(key))["shards"].record.pieces == {"made": 2, "taken_up": 0}
