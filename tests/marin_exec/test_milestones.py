@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import pytest
 from inprocess import World
 
-from marin_exec import InputPath, Out, Step, kind, runtime
+from marin_exec import InputPath, Out, Step, StoreError, kind, runtime
 from marin_exec.lineage import downstream, locate, upstream
+from marin_exec.runners.bindings import Bindings
 
 WAIT_SECONDS = 20
 
@@ -97,6 +98,20 @@ def test_milestone_dependant_runs_while_its_producer_runs(world, stage):
     (bound,) = statuses["evaluate"].record.dependencies
     assert bound.milestone == "step-1" and bound.run_id == "run-1"
     assert set(world.actions(*steps(stage)).values()) == {"REUSE"}
+
+
+def test_milestone_unreadable_for_a_moment_is_looked_for_again_and_stops_nothing(world, stage, monkeypatch):
+    milestone, failures = Bindings.milestone, []
+
+    def milestone_with_hiccup(bindings, digest, name):
+        if not failures:
+            failures.append(name)
+            raise StoreError("cannot read: Input/output error")
+        return milestone(bindings, digest, name)
+
+    monkeypatch.setattr(Bindings, "milestone", milestone_with_hiccup)
+    statuses = world.run(*steps(stage, "waits for its evaluation"))
+    assert failures and {str(status.state) for status in statuses.values()} == {"done"}
 
 
 def test_milestone_never_published_fails_the_dependant_and_says_what_there_is(world, stage):
