@@ -127,7 +127,9 @@ def cli_reference() -> str:
 
 
 def _help(command: click.Command, name: str) -> str:
-    text = command.get_help(click.Context(command, info_name=name, terminal_width=100, max_content_width=100))
+    # With the command's own settings: click keeps the help option that it first made, whoever asked for it.
+    settings = {"terminal_width": 100, "max_content_width": 100, **command.context_settings}
+    text = command.get_help(click.Context(command, info_name=name, **settings))
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
