@@ -7,10 +7,14 @@ point of a large rung is not a small run.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from marin_exec import InputPath, Out, StepFailed, kind
+from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
 from steps.documents import open_file
+
+if TYPE_CHECKING:
+    from steps.forecast.curves import Curve
+    from steps.forecast.fit import Prediction
 
 METHOD = "matched_progress_v1"
 
@@ -43,6 +47,17 @@ class ForecastConfig:
     evaluate_every: float = 0.05
     """The rungs' evaluation interval, a share of the run."""
 
+    def __post_init__(self) -> None:
+        if len(self.rungs) < 3:
+            raise ConfigError(
+                f"ForecastConfig.rungs: {len(self.rungs)}; three or more are needed, so that one can be left out"
+            )
+        low, high = self.asymptote_range
+        if not low <= self.asymptote <= high:
+            raise ConfigError(
+                f"ForecastConfig.asymptote_range: {self.asymptote_range}; it must hold the asymptote, {self.asymptote}"
+            )
+
 
 @dataclass(frozen=True)
 class ForecastResult:
@@ -70,29 +85,13 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
     Raises:
         StepFailed: rungs that were not evaluated at the same marks, are not in order of compute, or cannot be fitted.
     """
-    from steps.forecast.curves import read_curve
     from steps.forecast.fit import predict
 
-    curves = [
-        read_curve(each.name, each.run, flops_convention=config.compute, every=config.evaluate_every)
-        for each in config.rungs
-    ]
-    marks = sorted(curves[0].losses) if curves else []
-    for curve in curves:
-        if sorted(curve.losses) != marks:
-            raise StepFailed(
-                f"forecast: rung {curve.name} was evaluated at {sorted(curve.losses)}, rung {curves[0].name} at {marks}; "
-                f"evaluate all rungs at the same shares of their runs"
-            )
-    flops = [curve.flops for curve in curves]
-    if flops != sorted(flops) or (flops and config.target_flops <= flops[-1]):
-        raise StepFailed(
-            f"forecast: computes {flops} and target {config.target_flops}; rungs must come smallest first and the target "
-            f"must be larger than all of them"
-        )
+    curves = _ladder(config)
+    marks = sorted(curves[0].losses)
     predictions = {
         mark: predict(
-            [each * mark for each in flops],
+            [curve.flops * mark for curve in curves],
             [curve.losses[mark] for curve in curves],
             config.target_flops * mark,
             asymptote=config.asymptote,
@@ -100,20 +99,8 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
         )
         for mark in marks
     }
-    page = {
-        "method": METHOD,
-        "compute": config.compute,
-        "evaluate_every": config.evaluate_every,
-        "asymptote": config.asymptote,
-        "asymptote_range": list(config.asymptote_range),
-        "target": {"name": config.target_name, "flops": config.target_flops},
-        "rungs": [
-            {"name": c.name, "flops": c.flops, "losses": [[mark, c.losses[mark]] for mark in marks]} for c in curves
-        ],
-        "predictions": [{"progress": mark, **asdict(prediction)} for mark, prediction in predictions.items()],
-    }
     with open_file(out.file("forecast.json"), "wb") as file:
-        file.write(json.dumps(page, indent=1).encode())
+        file.write(json.dumps(_page(config, curves, predictions), indent=1).encode())
     final = predictions[1.0]
     last = curves[-1].losses[1.0]
     return ForecastResult(
@@ -129,3 +116,44 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
         last_rung_loss=last,
         predicted_drop=last - final.loss,
     )
+
+
+def _ladder(config: ForecastConfig) -> "list[Curve]":
+    """Reads the rungs' curves, and refuses a ladder that cannot be compared mark by mark."""
+    from steps.forecast.curves import read_curve
+
+    curves = [
+        read_curve(each.name, each.run, flops_convention=config.compute, every=config.evaluate_every)
+        for each in config.rungs
+    ]
+    marks = sorted(curves[0].losses)
+    for curve in curves:
+        if sorted(curve.losses) != marks:
+            raise StepFailed(
+                f"forecast: rung {curve.name} was evaluated at {sorted(curve.losses)}, rung {curves[0].name} at {marks}; "
+                f"evaluate all rungs at the same shares of their runs"
+            )
+    flops = [curve.flops for curve in curves]
+    if flops != sorted(flops) or config.target_flops <= flops[-1]:
+        raise StepFailed(
+            f"forecast: computes {flops} and target {config.target_flops}; rungs must come smallest first and the target "
+            f"must be larger than all of them"
+        )
+    return curves
+
+
+def _page(config: ForecastConfig, curves: "list[Curve]", predictions: "dict[float, Prediction]") -> dict[str, Any]:
+    """Returns what `forecast.json` holds: all that was declared, all that went in, all that came out."""
+    return {
+        "method": METHOD,
+        "compute": config.compute,
+        "evaluate_every": config.evaluate_every,
+        "asymptote": config.asymptote,
+        "asymptote_range": list(config.asymptote_range),
+        "target": {"name": config.target_name, "flops": config.target_flops},
+        "rungs": [
+            {"name": c.name, "flops": c.flops, "losses": [[mark, c.losses[mark]] for mark in sorted(c.losses)]}
+            for c in curves
+        ],
+        "predictions": [{"progress": mark, **asdict(prediction)} for mark, prediction in predictions.items()],
+    }

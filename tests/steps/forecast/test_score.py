@@ -5,8 +5,9 @@ import json
 import pytest
 from engine import EXPERIMENTS, Engine
 
-from marin_exec import StepFailed
+from marin_exec import ConfigError, StepFailed
 from steps.forecast.curves import read_curve
+from steps.forecast.forecast import ForecastConfig, NamedRun
 
 
 @pytest.fixture
@@ -55,3 +56,23 @@ def test_curve_evaluated_at_another_interval_is_refused(tmp_path):
     assert len(read_curve("r", str(tmp_path), flops_convention="flops", every=0.05).losses) == 20
     with pytest.raises(StepFailed, match=r"evaluation at .* falls on mark .* is (no progress|taken)"):
         read_curve("r", str(tmp_path), flops_convention="flops", every=0.25)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rungs": ()}, "rungs: 0; three or more"),
+        ({"asymptote": 2.5}, "asymptote_range: .* must hold the asymptote, 2.5"),
+    ],
+)
+def test_forecast_config_that_cannot_be_fitted_is_refused_when_it_is_made(changed, message):
+    right = {
+        "rungs": tuple(NamedRun(name=f"r{n}", run=f"/runs/{n}") for n in range(3)),
+        "target_name": "hero",
+        "target_flops": 10**13,
+        "asymptote": 1.5,
+        "asymptote_range": (1.0, 2.0),
+    }
+    ForecastConfig(**right)
+    with pytest.raises(ConfigError, match=message):
+        ForecastConfig(**{**right, **changed})
