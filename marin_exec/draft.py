@@ -14,7 +14,7 @@ from marin_exec.records import Head, Record
 from marin_exec.source import changed_functions, source_of
 from marin_exec.step import Step, StepPath
 from marin_exec.store import Store
-from marin_exec.store.manifest import output_digest
+from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
 
 
@@ -140,7 +140,7 @@ class Draft:
         """Returns the output digest of a step's current record, or of a milestone of it; None if it has none now."""
         if milestone is not None:
             piece = self._milestone(digest, milestone)
-            return output_digest(piece.files, piece.result) if piece is not None else None
+            return piece_digest(piece) if piece is not None else None
         record = self._found[digest].record
         return record.output_digest if record else None
 

@@ -4,7 +4,7 @@ from marin_exec.errors import StepFailed
 from marin_exec.records import DependencyRecord
 from marin_exec.runners.state import State, StepStatus
 from marin_exec.store import Piece, Store
-from marin_exec.store.manifest import output_digest
+from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import piece_named
 
 
@@ -61,7 +61,7 @@ class Bindings:
                     f"step {name}: is done, but never published the milestone {milestone!r} that another step depends on; "
                     f"it published {published or 'none'}. Depend on one of those, or publish it"
                 )
-            path, content = piece.attempt_path, output_digest(piece.files, piece.result)
+            path, content = piece.attempt_path, piece_digest(piece)
             run_id = record.run_id if record else self._run_of(digest, piece.attempt)
         else:
             assert record is not None, f"step {name} is bound before it is there"

@@ -17,7 +17,7 @@ from typing import Any
 from marin_exec.errors import StepFailed, StoreError
 from marin_exec.records import FileEntry
 from marin_exec.store.layout import TEMPORARY
-from marin_exec.store.pieces import Piece, piece_named
+from marin_exec.store.pieces import Piece
 from marin_exec.store.results import plain_result, split_result
 from marin_exec.store.store import Store
 
@@ -138,10 +138,9 @@ def output_digest(files: Sequence[FileEntry], result_json: Any, content_digest: 
     return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def milestone_digest(store: Store, digest: str, chain: int, name: str) -> str | None:
-    """Returns the output digest of a milestone that a chain of attempts published, or None if it did not."""
-    piece = piece_named(store, digest, chain, "milestone", name)
-    return output_digest(piece.files, piece.result) if piece is not None else None
+def piece_digest(piece: Piece) -> str:
+    """Returns the output digest of a piece: what a step that depends on a milestone is bound to."""
+    return output_digest(piece.files, piece.result)
 
 
 def differing_files(

@@ -196,11 +196,6 @@ class Store:
         """Returns the digests of all steps that have a directory, in one listing; a few may have no head yet."""
         return {name for name in self._names(layout.STEPS) if layout.is_digest(name)}
 
-    def digests_named(self, name: str) -> list[str]:
-        """Returns the first 16 digits of the digest of each step of that name that has begun to write, sorted."""
-        parent, base = posixpath.split(name)
-        return self.outputs_in(parent).get(base, [])
-
     def outputs_in(self, folder: str) -> dict[str, list[str]]:
         """Returns, for each last part of a name, the first 16 digits of the digests of the outputs in a folder, sorted."""
         found: dict[str, list[str]] = {}

@@ -43,7 +43,7 @@ def test_open_of_a_relative_path_is_below_the_working_directory_and_makes_nothin
     monkeypatch.chdir(tmp_path)
     store = Store.open("store")
     assert store.prefix == str(tmp_path / "store")
-    assert store.head(DIGEST) is None and store.known_digests() == set() and store.digests_named("a/b") == []
+    assert store.head(DIGEST) is None and store.known_digests() == set() and store.outputs_in("a") == {}
     assert os.listdir(tmp_path) == []
 
 
@@ -101,9 +101,8 @@ def test_steps_are_found_by_digest_and_by_name(store: Store) -> None:
         digest = DIGEST if name == "a/b" else OTHER
         store.fs.touch(store.url(layout.output_directory(name, digest)) + "/touched")
     assert store.known_digests() == {DIGEST, OTHER}
-    assert store.digests_named("a/b") == [DIGEST[:16]]
-    assert store.digests_named("a/b-c") == [OTHER[:16]]
-    assert store.digests_named("b") == []
+    assert store.outputs_in("a") == {"b": [DIGEST[:16]], "b-c": [OTHER[:16]]}
+    assert store.outputs_in("b") == {}
     assert store.full_digest(DIGEST[:18]) == DIGEST
     with pytest.raises(StoreError, match=r"2 steps in .* begin so"):
         store.full_digest(DIGEST[:16])
@@ -222,6 +221,6 @@ def test_store_that_cannot_be_read_is_named(local_store: Store, monkeypatch: pyt
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    for read in (lambda: local_store.head(DIGEST), local_store.known_digests, lambda: local_store.digests_named("a")):
+    for read in (lambda: local_store.head(DIGEST), local_store.known_digests, lambda: local_store.outputs_in("a")):
         with pytest.raises(StoreError, match=r"cannot read .*: Permission denied"):
             read()
