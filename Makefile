@@ -7,9 +7,10 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed-from-lock
+SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup quickstart test check format test-slow lock browser bench-chain bench-engine clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
@@ -17,6 +18,7 @@ help:
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
 	@echo "make bench-engine what the engine itself costs, the same way"
+	@echo "make servers      install the object store servers that tests run against"
 	@echo "make format       format and fix what can be fixed"
 	@echo "make lock         resolve requirements.lock again from pyproject.toml"
 
@@ -62,10 +64,19 @@ browser:
 	  else echo "note: no chromium on this machine; the page tests will be skipped (apt-get install chromium)" >&2; fi; \
 	fi
 
-test: check browser
+# Servers of object stores on loopback for the tests, in an environment of their own: they pin other versions than the lock.
+$(SERVERS)/installed-from-lock: requirements-servers.lock | $(STAMP)
+	@$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(SERVERS)
+	@$(BIN)/uv pip install -q --compile-bytecode --no-deps --python $(SERVERS)/bin/python -r requirements-servers.lock \
+	  || { echo "error: the object store servers in requirements-servers.lock could not be installed (see above)" >&2; exit 1; }
+	@touch $@
+
+servers: $(SERVERS)/installed-from-lock
+
+test: check servers browser
 	@$(BIN)/python -m pytest -m "not slow"
 
-test-slow: $(STAMP) browser
+test-slow: $(STAMP) servers browser
 	@$(BIN)/python -m pytest -m slow
 
 bench-chain: $(STAMP)
@@ -80,6 +91,7 @@ format: $(STAMP)
 
 lock: $(STAMP)
 	@$(BIN)/uv pip compile pyproject.toml --group dev --python $(BIN)/python --no-emit-index-url --no-header -q -o requirements.lock
+	@$(BIN)/uv pip compile requirements-servers.in --python $(BIN)/python --no-emit-index-url --no-header -q -o requirements-servers.lock
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(SERVERS)

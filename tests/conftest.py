@@ -1,7 +1,30 @@
 """What all tests share."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-# Helper modules of the tests (directory_out, marin_exec/engine) are imported by name from their folders.
+import pytest
+
+# Helper modules of the tests (directory_out, marin_exec/engine, servers) are imported by name from their folders.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "marin_exec")]
+
+from servers import object_stores  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[object_stores.ObjectStoreServer]:
+    """A Google Cloud Storage server; its `environment` is for the test to set."""
+    if not object_stores.PYTHON.exists():
+        pytest.skip(object_stores.MISSING)
+    with object_stores.gcs_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[object_stores.ObjectStoreServer]:
+    """An S3 server; its `environment` is for the test to set."""
+    if not object_stores.PYTHON.exists():
+        pytest.skip(object_stores.MISSING)
+    with object_stores.s3_server() as server:
+        yield server
