@@ -11,6 +11,7 @@ docs/concepts.md has the rules for users; tests/golden/identity.json holds them 
 import dataclasses
 import datetime
 import enum
+import functools
 import hashlib
 import json
 import pathlib
@@ -34,11 +35,12 @@ _ALLOWED = (
 )
 _LONGEST_BYTES = 64  # longer ones stand in the tree by their digest: trees are kept in records
 _DECIMAL_BITS = 1024  # Python refuses to print very long ints in decimal
+_CANONICAL = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
 def canonical_bytes(tree: Any) -> bytes:
     """Returns the one JSON text of a tree: ASCII, no spaces, keys sorted."""
-    return json.dumps(tree, ensure_ascii=True, separators=(",", ":"), sort_keys=True, allow_nan=False).encode("ascii")
+    return _CANONICAL.encode(tree).encode("ascii")
 
 
 def digest_of_tree(tree: Any, domain: str) -> str:
@@ -216,20 +218,27 @@ def _refuse_references(value: Any, where: str) -> None:
         )
 
 
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[str, str | None, Any], ...]:
+    """Returns for each field of a dataclass its name, its name in digests (None: runtime), and its annotation if that
+    is an `added_default`."""
+    found = []
+    for name, annotation in annotations_of(cls).items():
+        renamed = marker(annotation, renamed_from)
+        digested_name = None if is_runtime(annotation) else name if renamed is None else renamed.name
+        found.append((name, digested_name, annotation if marker(annotation, added_default) is not None else None))
+    return tuple(found)
+
+
 def _dataclass(value: Any, where: str, special: Special | None, depth: int) -> Tree:
     fields: dict[str, Tree] = {}
-    for name, annotation in annotations_of(type(value)).items():
-        if is_runtime(annotation):
+    for name, digested_name, added in _fields(type(value)):
+        if digested_name is None:
             _refuse_references(getattr(value, name), f"{where}.{name}")
             continue
         tree = _encode(getattr(value, name), f"{where}.{name}", special, depth)
-        added = marker(annotation, added_default)
-        if added is not None:
-            default = coerce(added.value, annotation, f"{where}.{name} (its added_default)")
-            if tree == _encode(default, f"{where}.{name} (its added_default)", special, depth):
-                continue
-        renamed = marker(annotation, renamed_from)
-        digested_name = name if renamed is None else renamed.name
+        if added is not None and tree == _default_tree(added, f"{where}.{name}", special, depth):
+            continue
         if digested_name in fields:
             raise ConfigError(
                 f"{where}.{name}: two fields of {type(value).__name__} are digested as {digested_name!r}; "
@@ -237,6 +246,14 @@ def _dataclass(value: Any, where: str, special: Special | None, depth: int) -> T
             )
         fields[digested_name] = tree
     return ["data", _tag(type(value)), [[name, fields[name]] for name in sorted(fields)]]
+
+
+def _default_tree(annotation: Any, where: str, special: Special | None, depth: int) -> Tree:
+    """Returns the tree of the value with which a field that was added later is as if it did not exist."""
+    where = f"{where} (its added_default)"
+    added = marker(annotation, added_default)
+    assert added is not None
+    return _encode(coerce(added.value, annotation, where), where, special, depth)
 
 
 _BY_MACHINE = ("float96", "float128", "complex192", "complex256", "longdouble", "clongdouble")

@@ -17,6 +17,7 @@ from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versi
 from marin_exec.store.layout import REPLACEABLE, TEMPORARY
 
 _READ_TRIES = 1000
+_READ_BYTES = 1 << 16
 _DIGITS = 8
 
 
@@ -45,14 +46,13 @@ class LocalFiles:
     """
 
     def __init__(self, root: str):
-        self._root = root
+        self._base = root if root.endswith("/") else root + "/"
 
     def read(self, path: str) -> Versioned[bytes] | None:
-        full = os.path.join(self._root, path)
+        full = self._base + path
         if not _is_replaceable(path):
             try:
-                with open(full, "rb") as file:
-                    return Versioned(file.read(), 1)
+                return Versioned(_contents(full), 1)
             except FileNotFoundError:
                 return None
         for _ in range(_READ_TRIES):
@@ -63,23 +63,23 @@ class LocalFiles:
                 numbers = _numbers(full)
             if not numbers:
                 return None
+            newest = max(numbers)
             try:
-                with open(_numbered(full, max(numbers)), "rb") as file:
-                    return Versioned(file.read(), max(numbers))
+                return Versioned(_contents(_numbered(full, newest)), newest)
             except FileNotFoundError:
                 continue  # replaced and pruned between the listing and the open
         raise OSError(errno.EAGAIN, "replaced faster than it can be read", full)
 
     def read_end(self, path: str, num_bytes: int) -> bytes:
         try:
-            with open(os.path.join(self._root, path), "rb") as file:
+            with open(self._base + path, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - num_bytes))
                 return file.read(num_bytes)
         except FileNotFoundError:
             return b""
 
     def create(self, path: str, data: bytes) -> int:
-        full = os.path.join(self._root, path)
+        full = self._base + path
         if not _is_replaceable(path):
             _link_new(full, data, make_parents=True)
             return 1
@@ -94,7 +94,7 @@ class LocalFiles:
 
     def replace(self, path: str, data: bytes, version: int | str) -> int:
         assert _is_replaceable(path) and isinstance(version, int), (path, version)
-        full, new = os.path.join(self._root, path), version + 1
+        full, new = self._base + path, version + 1
         if max(_numbers(full), default=0) != version:
             raise Conflict(path)
         try:
@@ -112,13 +112,13 @@ class LocalFiles:
 
     def names(self, directory: str) -> list[str]:
         try:
-            found = os.listdir(os.path.join(self._root, directory))
+            found = os.listdir(self._base + directory)
         except FileNotFoundError:
             return []
         return sorted(name for name in found if not name.startswith(TEMPORARY))
 
     def open_log(self, path: str) -> LogFile:
-        full = os.path.join(self._root, path)
+        full = self._base + path
         try:
             return LocalLog(_open_new(full, os.O_APPEND, make_parents=True))
         except FileExistsError:
@@ -126,7 +126,19 @@ class LocalFiles:
 
 
 def _is_replaceable(path: str) -> bool:
-    return os.path.basename(path) in REPLACEABLE
+    return path.rpartition("/")[2] in REPLACEABLE
+
+
+def _contents(full: str) -> bytes:
+    """Returns what a file holds. A plan reads tens of thousands of small files, and `open` costs more than that."""
+    descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while data := os.read(descriptor, _READ_BYTES):
+            parts.append(data)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _numbered(full: str, number: int) -> str:
@@ -134,7 +146,7 @@ def _numbered(full: str, number: int) -> str:
 
 
 def _numbers(full: str) -> list[int]:
-    directory, name = os.path.split(full)
+    directory, _, name = full.rpartition("/")
     start = name + "."
     try:
         found = os.listdir(directory)
