@@ -14,11 +14,12 @@ from typing import Any
 
 from marin_exec.coercion import coerce
 from marin_exec.config_values import annotations_of, is_named_tuple, rebuilt, short
-from marin_exec.encoding import digest_of_tree, encode, key_order
+from marin_exec.encoding import canonical_bytes, digest_of_tree, encode, key_order
 from marin_exec.errors import ConfigError, InternalError
+from marin_exec.secrets import secret_in
 from marin_exec.source import source_of
 from marin_exec.step import Step, StepPath
-from marin_exec.trees import Difference, dependency_references, differences, flatten
+from marin_exec.trees import Difference, dependency_references, differences, flatten, texts
 
 __all__ = [
     "FORMAT",
@@ -102,7 +103,21 @@ def _identity(step: Step, found: dict[int, Identity]) -> Identity:
         "source": source,
         "config": encode(config, f"{where}: config", dependency),
     }
+    _refuse_secrets(where, tree["config"])
     return Identity(digest_of_tree(tree, FORMAT), tree)
+
+
+def _refuse_secrets(where: str, config: Any) -> None:
+    """A config is kept in records as it is, so a secret must not be in it."""
+    if secret_in(canonical_bytes(config).decode("ascii")) is None:
+        return
+    for field, text in texts(config):
+        found = secret_in(text)
+        if found is not None:
+            raise ConfigError(
+                f"{where}: {field} holds {found}; a config is kept in records that everybody with the store can read. Give the "
+                f"name of an environment variable instead, in a field declared `runtime`, and read it in the step"
+            )
 
 
 def _coerced(config: Any, where: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from marin_exec.plan import Action, Plan
 from marin_exec.runners.state import State, StepStatus
 from marin_exec.runners.task import Failure
+from marin_exec.secrets import redact
 from marin_exec.store import Store
 from marin_exec.store.layout import attempts_directory
 
@@ -102,7 +103,7 @@ class PlainReporter:
         self._write(f"{datetime.now().strftime('%H:%M:%S')} {line}")
 
     def _write(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(redact(text), file=sys.stderr, flush=True)
 
 
 class LiveReporter(PlainReporter):
@@ -149,11 +150,11 @@ class LiveReporter(PlainReporter):
         for status in running:
             seconds = f"{now - status.started:.0f}" if status.state is State.RUNNING else ""
             progress = self._progress.get(status.planned.digest, "") or status.note
-            table.add_row(status.planned.step.name, status.state, seconds, progress)
+            table.add_row(status.planned.step.name, status.state, seconds, redact(progress))
         return table
 
     def _write(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(redact(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _block(title: str, text: str, lines: int) -> str:

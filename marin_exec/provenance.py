@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from marin_exec.secrets import redact, redact_tree
+
 GIT_TIMEOUT_SECONDS = 10
 
 # What the steps stand on; the commit has the lock that pins the whole environment.
@@ -53,19 +55,21 @@ def new_run(experiment: str, folder: Path) -> RunContext:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     return RunContext(
         run_id=f"{stamp}-{secrets.token_hex(3)}",
-        experiment=experiment,
-        provenance={
-            "experiment": experiment,
-            "command_line": shlex.join(sys.argv),
-            "git": git_state(folder),
-            "library_git": git_state(Path(__file__).parent),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "packages": dict(_versions(PACKAGES)),
-            "host": socket.gethostname(),
-            "user": _user(),
-            "cpu_count": os.cpu_count(),
-        },
+        experiment=redact(experiment),
+        provenance=redact_tree(
+            {
+                "experiment": experiment,
+                "command_line": shlex.join(sys.argv),
+                "git": git_state(folder),
+                "library_git": git_state(Path(__file__).parent),
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "packages": dict(_versions(PACKAGES)),
+                "host": socket.gethostname(),
+                "user": user_name(),
+                "cpu_count": os.cpu_count(),
+            }
+        ),
     )
 
 
@@ -112,7 +116,8 @@ def _versions(names: Iterable[str]) -> Iterable[tuple[str, str]]:
             continue
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Returns who runs this process, as the system knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container user without a passwd entry

@@ -95,6 +95,24 @@ def _natural(suffix: str) -> tuple[int, str]:
     return len(suffix) if suffix.strip("[]-").isdigit() else 0, suffix
 
 
+def texts(config: list[Any]) -> Iterator[tuple[str, str]]:
+    """Yields what stands in a config's tree as text: dotted path and the whole of it, keys and members of sets included."""
+
+    def walk(node: Any, path: str) -> Iterator[tuple[str, str]]:
+        if isinstance(node, str):
+            yield path, node
+            return
+        children = _children(node) if isinstance(node, list) and node and isinstance(node[0], str) else None
+        if children is not None:
+            for suffix, child in children:
+                yield from walk(child, path + suffix)
+        if children is None or node[0] == "dict":
+            for part in node if isinstance(node, list) else ():
+                yield from walk(part, path)
+
+    return walk(config, "config")
+
+
 def _told_apart(old: list[Any], new: list[Any]) -> tuple[str, str]:
     """Short values of two different nodes, with more said where the short forms alone look the same."""
     left, right = readable(old), readable(new)

@@ -13,7 +13,7 @@ FORBIDDEN_IN_ENGINE = {"jax", "levanter", "faiss", "pyarrow", "steps", "experime
 FLOORS = (
     (
         *("errors", "fields", "config_values", "encoding", "coercion", "trees", "step", "out", "identity"),
-        *("documents", "records"),
+        *("documents", "records", "secrets"),
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),
     ("store", "provenance"),

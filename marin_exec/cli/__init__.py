@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from marin_exec.errors import ConfigError, IdentityMismatch, MarinExecError
+from marin_exec.secrets import redact
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -71,8 +72,8 @@ def _has_working_directory() -> bool:
 
 
 def say_error(message: str) -> None:
-    """Prints an error to stderr; red on a terminal, unless NO_COLOR is set."""
-    click.secho(f"error: {message}", fg="red", err=True, color=False if os.environ.get("NO_COLOR") else None)
+    """Prints an error, without secrets, to stderr; red on a terminal, unless NO_COLOR is set."""
+    click.secho(redact(f"error: {message}"), fg="red", err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def _exit_code(error: MarinExecError) -> int:

@@ -5,6 +5,7 @@ import traceback
 
 from marin_exec.errors import MarinExecError
 from marin_exec.runners.task import Failure
+from marin_exec.secrets import redact
 
 LONGEST_REASON = 2_000
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -18,7 +19,7 @@ def failure_of(error: BaseException, what: str = "") -> Failure:
         what: which part of the step failed, e.g. "shard part-00003".
     """
     reason = f"{what}: {one_line(error)}" if what else one_line(error)
-    return Failure(reason=reason[:LONGEST_REASON], infrastructure=False, traceback=user_traceback(error))
+    return Failure(reason=redact(reason)[:LONGEST_REASON], infrastructure=False, traceback=user_traceback(error))
 
 
 def one_line(error: BaseException) -> str:

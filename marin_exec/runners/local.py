@@ -1,14 +1,16 @@
 """The `local` backend: attempts run one after the other in this process, for pdb, for tests, and for memory:// stores."""
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from marin_exec.runners.attempt import execute
 from marin_exec.runners.shards import map_in_process
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.secrets import redact
 
 
 class LocalBackend:
@@ -34,7 +36,9 @@ class LocalBackend:
             return []
         token, task = self._queue.pop(0)
         # stdout is for results; what steps print belongs to the narration.
-        with contextlib.redirect_stdout(sys.stderr), _environment(task.resources.env):
+        narration = Redacting(sys.stderr)
+        printed = contextlib.redirect_stdout(narration), contextlib.redirect_stderr(narration)
+        with _environment(task.resources.env), printed[0], printed[1]:
             return [(token, execute(task, map_in_process))]
 
     def cancel(self, token: str) -> None:
@@ -45,6 +49,30 @@ class LocalBackend:
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name}
+
+
+class Redacting(io.TextIOBase):
+    """A text stream that writes to another one, piece by piece and without secrets."""
+
+    def __init__(self, stream: TextIO):
+        super().__init__()
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._stream.write(redact(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
 
 @contextlib.contextmanager

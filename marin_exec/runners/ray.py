@@ -22,6 +22,7 @@ from marin_exec.runners.failures import failure_of
 from marin_exec.runners.ray_messages import COLOUR, RayMessages
 from marin_exec.runners.shards import ShardTask, run_shard
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.secrets import LONGEST_TOKEN, redact
 from marin_exec.store import Piece
 
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
@@ -188,7 +189,7 @@ def _outcome(ref: Any, what: str = "") -> Any:
     except exceptions.RayError as error:
         # The wrapper itself could not run: a module missing on the worker, an environment that cannot be built.
         text = COLOUR.sub("", str(error))
-        reason = f"the worker could not run {what or 'the step'}: {' '.join(text.split())[-400:]}"
+        reason = f"the worker could not run {what or 'the step'}: {' '.join(redact(text).split())[-400:]}"
         return Failure(reason=reason, infrastructure=False, traceback=text)
 
 
@@ -279,8 +280,8 @@ class CapturedOutput:
             os.dup2(saved, descriptor)
             os.close(saved)
         size = self._file.seek(0, os.SEEK_END)
-        self._file.seek(max(0, size - TAIL_CHARACTERS))
-        self._tail = self._file.read().decode(errors="replace")
+        self._file.seek(max(0, size - TAIL_CHARACTERS - LONGEST_TOKEN))
+        self._tail = redact(self._file.read().decode(errors="replace"))[-TAIL_CHARACTERS:]
         self._file.close()
 
     def tail(self) -> str:

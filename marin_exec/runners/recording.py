@@ -2,11 +2,14 @@
 
 import dataclasses
 import time
+from typing import Any
 
 from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.state import StepStatus
 from marin_exec.runners.task import AttemptOutput
+from marin_exec.secrets import redact_tree
+from marin_exec.step import Resources
 from marin_exec.store import Lease, Store, utc_now
 
 
@@ -44,10 +47,16 @@ def begun_record(
         started=utc_now(),
         finished="",
         seconds=0.0,
-        resources=dataclasses.asdict(planned.step.resources),
+        resources=_resources(planned.step.resources),
         source={"digest": planned.source.digest, "functions": planned.source.functions},
         provenance={**context.provenance, "backend": backend},
     )
+
+
+def _resources(resources: Resources) -> dict[str, Any]:
+    """Returns a step's resources as they may be stored: of environment variables only the names."""
+    given = dataclasses.asdict(resources)
+    return {**redact_tree(given), "env": sorted(given["env"])}
 
 
 def finished_record(status: StepStatus, output: AttemptOutput) -> Record:

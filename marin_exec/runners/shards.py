@@ -10,6 +10,7 @@ from marin_exec.errors import StepFailed
 from marin_exec.records import FileEntry
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.task import AttemptTask, Failure
+from marin_exec.secrets import secret_in
 from marin_exec.store import Piece, commit_piece
 from marin_exec.store.manifest import plain_result, scan_paths
 from marin_exec.store.pieces import PieceKind, piece_named
@@ -106,9 +107,16 @@ def checked_result(result: Any) -> Any:
     """Returns the result.
 
     Raises:
-        StepFailed: it is too large for a record.
+        StepFailed: it is too large for a record, or holds a secret: redacting would make another result of it.
     """
-    size_bytes = len(json.dumps(result))
+    text = json.dumps(result)
+    secret = secret_in(text)
+    if secret is not None:
+        raise StepFailed(
+            f"result: holds {secret}; a result is kept in a record that everybody with the store can read. "
+            f"Return what is needed of it without the secret"
+        )
+    size_bytes = len(text)
     if size_bytes > LARGEST_RESULT_BYTES:
         raise StepFailed(
             f"result: {size_bytes:,} bytes as JSON; at most {LARGEST_RESULT_BYTES:,} are kept in a record. "

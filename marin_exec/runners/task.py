@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from marin_exec.records import FileEntry
+from marin_exec.secrets import redact
 from marin_exec.step import Resources
 from marin_exec.store import Store
 
@@ -56,7 +57,7 @@ class AttemptOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why an attempt ended badly, in plain values: it crosses process borders whatever the step raised."""
+    """Why an attempt ended badly, in plain values without secrets: it crosses process borders whatever the step raised."""
 
     reason: str
     """One line: exception type and message, or what killed the process."""
@@ -65,6 +66,11 @@ class Failure:
     traceback: str = ""
     output_tail: str = ""
     """The end of what the process printed."""
+
+    def __post_init__(self) -> None:
+        # Where a failure is made, because that process knows which values of its environment are secret.
+        for name in ("reason", "traceback", "output_tail"):
+            object.__setattr__(self, name, redact(getattr(self, name)))
 
 
 class Backend(Protocol):

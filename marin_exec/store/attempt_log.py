@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from marin_exec.errors import StoreError
+from marin_exec.secrets import redact_tree
 from marin_exec.store.conditional import LogFile
 
 
@@ -21,8 +22,12 @@ class AttemptLog:
         self._file = file
 
     def event(self, type: str, **fields: Any) -> None:
-        """Adds {"time", "type", **fields}, safe from a kill. What JSON has no form for is kept as its `str`."""
-        line = json.dumps({"time": utc_now(), "type": type, **fields}, separators=(",", ":"), default=str)
+        """Adds {"time", "type", **fields}, safe from a kill. What JSON has no form for is kept as its `str`.
+
+        Secrets in the fields are redacted, except in `record`: that was made without any, and must stay as it is.
+        """
+        said = {name: value if name == "record" else redact_tree(_plain(value)) for name, value in fields.items()}
+        line = json.dumps({"time": utc_now(), "type": type, **said}, separators=(",", ":"))
         self._file.append(line.encode("ascii") + b"\n")
 
     def close(self) -> None:
@@ -35,6 +40,13 @@ class AttemptLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as plain JSON; most are already."""
+    return (
+        value if value is None or isinstance(value, (str, int, float)) else json.loads(json.dumps(value, default=str))
+    )
 
 
 def read_events(data: bytes, where: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from marin_exec.errors import ConfigError, InternalError, StoreError
 from marin_exec.records import Head, Record
+from marin_exec.secrets import redact
 from marin_exec.store import layout
 from marin_exec.store.conditional import AlreadyExists, Conflict, Versioned
 from marin_exec.store.store import Store
@@ -137,7 +138,7 @@ class Lease:
         """
         with self._lock:
             state = "free" if self._held.data.current is None else "done"
-            self._replace(replace(self._held.data, state=state, note=note))
+            self._replace(replace(self._held.data, state=state, note=redact(note)))
             self._end("released")
 
     def _replace(self, head: Head) -> Versioned[Head]:
