@@ -25,6 +25,8 @@ class Kind:
     fn: Callable[..., Any]
     content_digest: Callable[[str], str] | None = None
     """Given the output directory, a digest of what it means, for formats whose bytes differ between equal runs."""
+    gang: bool = False
+    """Whether the function may run in several processes at once; see `Resources.ranks`."""
 
 
 _KINDS: dict[tuple[str, int], Kind] = {}
@@ -37,7 +39,11 @@ def _same_function(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
 
 
 def kind(
-    name: str, *, version: int | None = None, content_digest: Callable[[str], str] | None = None
+    name: str,
+    *,
+    version: int | None = None,
+    content_digest: Callable[[str], str] | None = None,
+    gang: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declares a step function `fn(config, out) -> result` to be of this kind.
 
@@ -45,6 +51,7 @@ def kind(
         name: stable name, e.g. "dedup/fuzzy".
         version: raised when the meaning of the output changes; None identifies the kind by its source digest.
         content_digest: given the output directory, returns a digest of its meaning, for formats that are not byte-stable.
+        gang: the function looks at `out.rank` and may run as several ranks (`Resources.ranks`).
 
     Raises:
         ConfigError: another function already has this kind name and version.
@@ -55,7 +62,7 @@ def kind(
         )
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
-        declared = Kind(name, version, fn, content_digest)
+        declared = Kind(name, version, fn, content_digest, gang)
         if version is not None:
             earlier = _KINDS.get((name, version))
             if earlier is not None and not _same_function(earlier.fn, fn):
@@ -78,7 +85,11 @@ def kind_of(fn: Callable[..., Any]) -> Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one attempt of a step needs from the cluster. Never part of identity."""
+    """What one attempt of a step needs from the cluster. Never part of identity.
+
+    Raises:
+        ConfigError: `ranks` is not a whole number from 1 up.
+    """
 
     cpus: float = 1
     """On a cluster that the run starts on its own machine, at most what that has."""
@@ -87,6 +98,13 @@ class Resources:
     custom: Mapping[str, float] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the process that runs the step."""
+    ranks: int = 1
+    """Processes that run the step's function at the same time, each with the resources above; the attempt is one, and
+    ends when any of them fails. More than one only for kinds declared with `gang=True`."""
+
+    def __post_init__(self) -> None:
+        if type(self.ranks) is not int or self.ranks < 1:
+            raise ConfigError(f"Resources: ranks is {self.ranks!r}; a whole number from 1 up is needed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +130,7 @@ class Step:
         see: related steps, noted in lineage; nothing waits for them.
 
     Raises:
-        ConfigError: the name is not valid, or `fn` is not callable.
+        ConfigError: the name is not valid, `fn` is not callable, or it is to run in ranks and its kind cannot.
     """
 
     name: str
@@ -131,6 +149,11 @@ class Step:
             )
         if not callable(self.fn):
             raise ConfigError(f"step {self.name}: fn is {self.fn!r}; a function fn(config, out) is needed")
+        if self.resources.ranks > 1 and not self.kind.gang:
+            raise ConfigError(
+                f"step {self.name}: asks for {self.resources.ranks} ranks, and its kind {self.kind.name!r} does not say that "
+                f"it can run in ranks. Leave ranks at 1, or let the function look at out.rank and declare @kind(..., gang=True)"
+            )
         for attribute in ("after", "see"):
             value = tuple(getattr(self, attribute))
             for other in value:

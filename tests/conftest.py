@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Helper modules of the tests (directory_out, marin_exec/engine, servers) are imported by name from their folders.
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "marin_exec")]
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in (".", "marin_exec", "clusters")]
 
 from servers import object_stores  # noqa: E402
 

@@ -17,9 +17,12 @@ def plain(value: Any) -> Any:
 
 
 class DirectoryOut:
-    def __init__(self, path: Path, step_name: str = "test/step"):
+    def __init__(
+        self, path: Path, step_name: str = "test/step", rank: int = 0, num_ranks: int = 1, coordinator: str = ""
+    ):
         self.path = str(path)
         self.step_name = step_name
+        self.rank, self.num_ranks, self.coordinator = rank, num_ranks, coordinator
         self.name = "shard"
         self.messages: list[str] = []
         self._milestones: dict[str, Any] = {}

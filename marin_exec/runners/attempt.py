@@ -10,24 +10,51 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from marin_exec.errors import ConfigError, StepFailed
 from marin_exec.runners.attempt_out import AttemptOut, ShardFailed
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.shards import ShardMapper, checked_result
-from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure, RankEnded
 from marin_exec.source import source_of
 from marin_exec.store.manifest import output_digest, scan, split_result
 
 
-def execute(task: AttemptTask, map_all: ShardMapper) -> AttemptOutput | Failure:
-    """Calls the step function and describes its output; what the step raises comes back as a Failure."""
+def execute(
+    task: AttemptTask, map_all: ShardMapper, wait_for_ranks: Callable[[], object] = lambda: None
+) -> AttemptOutput | Failure:
+    """Calls the step function and describes its output; what the step raises comes back as a Failure.
+
+    Args:
+        task: the attempt, for rank 0.
+        map_all: runs the shards of `map_shards`.
+        wait_for_ranks: called when the function has returned; returns when the other ranks have ended.
+    """
     started = time.monotonic()
+
+    def describe(out: AttemptOut, returned: Any) -> AttemptOutput:
+        wait_for_ranks()
+        return _described(task, out, returned, started)
+
+    return _call(task, map_all, describe)
+
+
+def execute_rank(task: AttemptTask, map_all: ShardMapper) -> RankEnded | Failure:
+    """Calls the step function in a rank other than 0, whose files are part of what rank 0 describes."""
+    return _call(task, map_all, lambda out, returned: RankEnded(task.rank))
+
+
+def _call[T](task: AttemptTask, map_all: ShardMapper, ended: Callable[[AttemptOut, Any], T]) -> T | Failure:
     out = AttemptOut(task, map_all)
     try:
-        return _call(task, out, started)
+        if task.resources.ranks > 1 and not task.coordinator:
+            raise StepFailed(
+                f"step {task.step_name}: needs {task.resources.ranks} ranks, and this backend runs one process a step. "
+                f"Run it on Ray (--backend ray, the default), or set ranks to 1"
+            )
+        return ended(out, task.fn(task.config, out))
     except ShardFailed as error:
         failure = error.failure
     except (Exception, SystemExit) as error:  # every error of a user's function is the step's failure
@@ -39,8 +66,7 @@ def execute(task: AttemptTask, map_all: ShardMapper) -> AttemptOutput | Failure:
     return failure
 
 
-def _call(task: AttemptTask, out: AttemptOut, started: float) -> AttemptOutput:
-    returned: Any = task.fn(task.config, out)
+def _described(task: AttemptTask, out: AttemptOut, returned: Any, started: float) -> AttemptOutput:
     result, measured, result_type = split_result(returned)
     checked_result([result, measured])
     out.take_up_milestones()

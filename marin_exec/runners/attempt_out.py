@@ -11,6 +11,7 @@ from marin_exec.out import Milestone
 from marin_exec.records import FileEntry
 from marin_exec.runners.shards import (
     SHARD,
+    ShardLost,
     ShardMapper,
     ShardTask,
     check_names,
@@ -47,6 +48,7 @@ class AttemptOut:
         self._shard_of_file: dict[str, str] = {}
         self.path = task.store.url(task.attempt_path)
         self.step_name = task.step_name
+        self.rank, self.num_ranks, self.coordinator = task.rank, task.resources.ranks, task.coordinator
         self.pieces_made = 0
         self.pieces_taken_up = 0
 
@@ -54,7 +56,8 @@ class AttemptOut:
         return file_under(self._task, relative)
 
     def progress(self, message: str, *, done: float | None = None, total: float | None = None) -> None:
-        self._event("progress", message=message, done=done, total=total)
+        of_rank = {"rank": self.rank} if self.rank else {}
+        self._event("progress", message=message, done=done, total=total, **of_rank)
 
     def _event(self, type: str, **fields: Any) -> None:
         with self._lock:  # a step may report from several threads
@@ -73,6 +76,7 @@ class AttemptOut:
 
     def map_shards(self, fn: Callable[..., Any], items: Mapping[str, Any], *, cpus: float = 1) -> dict[str, Any]:
         task = self._task
+        self._check_rank_0("map_shards")
         check_names(task, items, {name for kind, name in self._committed if kind == SHARD})
         earlier = {
             name: piece for name, piece in pieces(task.store, task.digest, task.chain, SHARD).items() if name in items
@@ -84,13 +88,25 @@ class AttemptOut:
         results = {name: piece.result for name, piece in earlier.items()}
         todo = [ShardTask(task, fn, name, item) for name, item in items.items() if name not in earlier]
         with contextlib.closing(self._map_all(todo, cpus)) as outcomes:
-            for piece in outcomes:
-                if isinstance(piece, Failure):
-                    raise ShardFailed(piece)
-                self._take(SHARD, piece)
-                results[piece.name] = piece.result
-                self.progress(f"shard {piece.name} done", done=len(results), total=len(items))
+            for outcome in outcomes:
+                match outcome:
+                    case Failure():
+                        raise ShardFailed(outcome)
+                    case ShardLost():
+                        self._event("shard lost", name=outcome.name, reason=outcome.reason, times=outcome.times)
+                    case Piece():
+                        self._take(SHARD, outcome)
+                        results[outcome.name] = outcome.result
+                        self.progress(f"shard {outcome.name} done", done=len(results), total=len(items))
         return {name: results[name] for name in items}
+
+    def _check_rank_0(self, method: str) -> None:
+        """Raises StepFailed in other ranks: they would do the same work again, or commit what is not whole yet."""
+        if self.rank:
+            raise StepFailed(
+                f"step {self.step_name}: out.{method} was called in rank {self.rank} of {self.num_ranks}; only rank 0 may. "
+                f"Let the others write their part and wait until all have, then call it `if out.rank == 0`"
+            )
 
     def _take(self, kind: PieceKind, piece: Piece) -> None:
         """Counts a committed piece in, and gives its files a name in this attempt's directory, so that it is whole."""
@@ -111,6 +127,7 @@ class AttemptOut:
 
     def publish(self, name: str, result: Any = None) -> None:
         task = self._task
+        self._check_rank_0("publish")
         check_relative(task, name)
         files = scan_paths(task.store.fs, self.path, [name])
         mine = piece_of(task, name, files, checked_result(plain_result(result)))

@@ -223,6 +223,7 @@ class Scheduler:
             content_digest=planned.step.kind.content_digest,
             source_digest=planned.source.digest,
             resources=planned.step.resources,
+            shard_retries=planned.step.retry.infrastructure,
         )
 
     # -- the end of an attempt -------------------------------------------------------------------------------------

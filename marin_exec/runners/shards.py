@@ -32,7 +32,17 @@ class ShardTask:
     item: Any
 
 
-ShardMapper = Callable[[list[ShardTask], float], Generator[Piece | Failure]]
+@dataclass(frozen=True)
+class ShardLost:
+    """The cluster lost a shard's process, and the shard is run again."""
+
+    name: str
+    reason: str
+    times: int
+    """How often that has happened to it in this attempt."""
+
+
+ShardMapper = Callable[[list[ShardTask], float], Generator[Piece | Failure | ShardLost]]
 """Runs shards and yields their committed pieces in any order, or why one of them failed; `cpus` each."""
 
 
@@ -81,7 +91,7 @@ def _run_shard(shard: ShardTask) -> Piece:
     )
 
 
-def map_in_process(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failure]:
+def map_in_process(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failure | ShardLost]:
     """Runs shards one after the other in this process."""
     del cpus
     for shard in shards:

@@ -29,10 +29,16 @@ class AttemptTask:
     content_digest: Callable[[str], str] | None
     source_digest: str
     resources: Resources
+    shard_retries: int = 0
+    """How often each shard whose process the cluster lost is run again within the attempt."""
     source_found: dict[str, Any] | None = None
     """Digest and functions of the code as a worker imported it, if that was other code than the plan's."""
     cpu_limit: float | None = None
     """What a cluster of one machine has at most; None where more may come."""
+    rank: int = 0
+    """Which of the processes that run the attempt gets this; there are `resources.ranks`."""
+    coordinator: str = ""
+    """"host:port" for the ranks to meet; "" if there is but one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,13 @@ class AttemptOutput:
     pieces_taken_up: int
     milestones: tuple[str, ...]
     host: str
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    """A rank other than 0 returned: what it wrote is part of the attempt's output, which rank 0 describes."""
+
+    rank: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,10 @@ import json
 import os
 import shutil
 import signal
-import time
 
 import pytest
 from engine import EXPERIMENTS, Engine
+from waiting import wait_until
 
 SHARDS = 8
 
@@ -15,15 +15,6 @@ SHARDS = 8
 @pytest.fixture
 def engine(tmp_path) -> Engine:
     return Engine(tmp_path)
-
-
-def wait_until(condition, seconds: float = 90.0, what: str = "condition") -> None:
-    """Polls, with a bound: for effects of another process that nothing announces."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come about in {seconds} s")
-        time.sleep(0.05)
 
 
 def kill_group(process) -> None:

@@ -1,0 +1,189 @@
+"""One attempt on Ray: as many tasks as the step has ranks, begun together, and ended together when one of them fails.
+
+Several ranks stand in a placement group, so that none of them starts while there is no place for all. Rank 0 describes
+the output once the others have ended, and its description is the attempt's outcome.
+"""
+
+import dataclasses
+import math
+import socket
+import time
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from marin_exec.runners.attempt import execute, execute_rank, with_source_found
+from marin_exec.runners.ray_shards import at_most, map_on_ray
+from marin_exec.runners.ray_task import RayTask, Started, reporting
+from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure, RankEnded
+
+CAUSE_SECONDS = 2.0
+"""How long an exception in one rank waits for news that another rank's process died, which would be its cause."""
+CONNECT_SECONDS = 2.0
+
+
+def run_rank_on_worker(
+    pickled: bytes, coordinator: str, other_ranks: Sequence[Any]
+) -> Generator[Started | AttemptOutput | RankEnded | Failure]:
+    """Runs in a Ray worker: one rank of an attempt.
+
+    Args:
+        pickled: its AttemptTask.
+        coordinator: "host:port" for the ranks to meet, or "".
+        other_ranks: for rank 0, references that are ready when the other ranks have ended.
+    """
+    import sys
+
+    import ray
+    from ray import cloudpickle
+
+    loaded_before = set(sys.modules)
+    task: AttemptTask = cloudpickle.loads(pickled)
+    task = dataclasses.replace(with_source_found(task, loaded_before), coordinator=coordinator)
+    if task.rank:
+        yield from reporting(lambda: execute_rank(task, map_on_ray))
+        return
+
+    def wait_for_ranks() -> None:
+        if other_ranks:
+            ray.wait(list(other_ranks), num_returns=len(other_ranks))
+
+    yield from reporting(lambda: execute(task, map_on_ray, wait_for_ranks))
+
+
+def _free_address() -> str:
+    """Runs in a Ray worker: returns a host and port of its node that nothing listens on."""
+    from ray.util import get_node_ip_address
+
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return f"{get_node_ip_address()}:{probe.getsockname()[1]}"
+
+
+class RayAttempt:
+    """The ranks of one attempt in flight.
+
+    Args:
+        task: what rank 0 gets.
+        remote: `run_rank_on_worker` as a remote function, exported once.
+    """
+
+    def __init__(self, task: AttemptTask, remote: Any):
+        from ray import cloudpickle
+
+        self._group: Any = None
+        self._suspect_since = 0.0
+        options = _options(task)
+        num_ranks = task.resources.ranks
+        if num_ranks == 1:
+            self.ranks = [RayTask(remote.options(**options).remote(cloudpickle.dumps(task), "", ()))]
+            return
+        placed = self._placed(options, num_ranks)
+        coordinator = self._coordinator(placed[0])
+        of_rank = [cloudpickle.dumps(dataclasses.replace(task, rank=rank)) for rank in range(num_ranks)]
+        others = [
+            RayTask(remote.options(**placed[rank]).remote(of_rank[rank], coordinator, ()), f"rank {rank}")
+            for rank in range(1, num_ranks)
+        ]
+        ends = [each.stream.completed() for each in others]
+        self.ranks = [RayTask(remote.options(**placed[0]).remote(of_rank[0], coordinator, ends), "rank 0"), *others]
+
+    def _placed(self, options: dict[str, Any], num_ranks: int) -> list[dict[str, Any]]:
+        """Makes the placement group, and returns each rank's options in it."""
+        from ray.util import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        asked = {
+            "CPU": options["num_cpus"],
+            "GPU": options.get("num_gpus", 0),
+            "memory": options.get("memory", 0),
+            **options.get("resources", {}),
+        }
+        bundle = {name: amount for name, amount in asked.items() if amount} or {"CPU": 0.001}
+        self._group = placement_group([bundle] * num_ranks, strategy="PACK", name=options["name"])
+        return [
+            options
+            | {
+                "name": f"{options['name']} rank {rank}",
+                "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, rank),
+            }
+            for rank in range(num_ranks)
+        ]
+
+    def _coordinator(self, options_of_rank_0: dict[str, Any]) -> Any:
+        import ray
+
+        where = options_of_rank_0["scheduling_strategy"]
+        options = {"num_cpus": 0, "max_retries": 0, "name": "coordinator", "scheduling_strategy": where}
+        return ray.remote(_free_address).options(**options).remote()
+
+    def in_flight(self) -> dict[Any, RayTask]:
+        """Returns the ranks that have not ended, by their streams."""
+        return {each.stream: each for each in self.ranks if each.outcome is None}
+
+    def outcome(self) -> AttemptOutput | Failure | None:
+        """Returns how the attempt ended, or None while it goes on; when one rank has failed the others are stopped."""
+        failures = [each.outcome for each in self.ranks if isinstance(each.outcome, Failure)]
+        if not failures:
+            if self.in_flight():
+                return None
+            return self._over(self.ranks[0].outcome)
+        for failure in failures:
+            if failure.infrastructure:
+                return self._over(failure)
+        # An exception may only be how this rank noticed that another one is gone.
+        self._suspect_since = self._suspect_since or time.monotonic()
+        left = self.in_flight()
+        if left and time.monotonic() - self._suspect_since < CAUSE_SECONDS:
+            return None
+        silent = [
+            each for each in left.values() if each.started is not None and not _node_answers(each.started.node_id)
+        ]
+        if silent:
+            reason = f"{silent[0].what}: its node does not answer; {failures[0].reason}"
+            return self._over(dataclasses.replace(failures[0], reason=reason, infrastructure=True))
+        return self._over(failures[0])
+
+    def _over(self, outcome: Any) -> Any:
+        self.cancel()
+        return outcome
+
+    def cancel(self) -> None:
+        """Stops the ranks that still run, by force, and gives their place back."""
+        for task in self.in_flight().values():
+            task.cancel()
+        if self._group is not None:
+            from ray.util import remove_placement_group
+
+            remove_placement_group(self._group)
+            self._group = None
+
+
+def _options(task: AttemptTask) -> dict[str, Any]:
+    """Returns Ray's options for one rank; retries are the scheduler's own, so Ray's are off."""
+    resources = task.resources
+    cpus = at_most(resources.cpus, task.cpu_limit and task.cpu_limit / resources.ranks)
+    options: dict[str, Any] = {
+        "num_cpus": cpus if cpus == resources.cpus or cpus < 1 else math.floor(cpus),  # Ray gives whole ones only
+        "num_gpus": resources.gpus or None,
+        "memory": resources.memory_bytes,
+        "resources": dict(resources.custom) or None,
+        "runtime_env": {"env_vars": dict(resources.env)} if resources.env else None,
+        "num_returns": "streaming",
+        "max_retries": 0,
+        "name": f"{task.step_name} a{task.attempt}",
+    }
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _node_answers(node_id: str) -> bool:
+    """Whether a node's raylet takes connections: Ray itself notices a lost node only after many seconds."""
+    import ray
+
+    node = next((each for each in ray.nodes() if each["NodeID"] == node_id), None)
+    if node is None or not node["Alive"]:
+        return False
+    try:
+        with socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,114 @@
+"""Steps that run as several ranks: they start together, end together, and count once."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from engine import EXPERIMENTS, Engine
+from waiting import wait_until
+
+import marin_exec
+from marin_exec import ConfigError, Out, Resources, Step, kind
+
+
+@pytest.fixture
+def engine(engine) -> Engine:
+    engine.experiment = EXPERIMENTS / "gang.py"
+    return engine
+
+
+def record(engine: Engine) -> dict:
+    return json.loads(engine.call("show", "gang", "--json").stdout)["record"]
+
+
+def pids(engine: Engine) -> list[int]:
+    return [int(path.read_text() or 0) for path in sorted(engine.folder.glob("rank-*"))]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_gang_meets_and_all_ranks_files_are_its_output(engine):
+    done = engine.run("--ranks", "3", backend="ray")
+    assert done.returncode == 0, done.stderr
+    made = record(engine)
+    assert made["result"] == {"ranks": 3} and made["attempt"] == 1
+    assert [each["path"] for each in made["files"]] == ["part-0", "part-1", "part-2"]
+    assert made["resources"]["ranks"] == 3
+    # The number of ranks is no identity: the same step in one process, or in four, is a hit.
+    for ranks in ("1", "4"):
+        (step,) = json.loads(engine.call("plan", "--json", "--ranks", ranks).stdout)["steps"]
+        assert step["action"] == "REUSE"
+
+
+def test_gang_rank_killed_stops_the_others_counts_as_infrastructure_and_the_next_attempt_ends_well(engine):
+    done = engine.run("--how", "killed_once", backend="ray")
+    assert done.returncode == 0, done.stderr
+    assert "rank 1: WorkerCrashedError" in done.stderr and "ConnectionResetError" not in done.stderr
+    assert record(engine)["attempt"] == 2
+    assert [each["path"] for each in record(engine)["files"]] == ["part-0", "part-1"]
+
+
+def test_gang_rank_that_raises_stops_the_others_and_its_reason_is_the_failure(engine):
+    done = engine.run("--how", "raises", backend="ray")
+    assert done.returncode == 1
+    assert "FAILED gang (attempt 1): ValueError: rank 1 does not like it" in done.stderr
+    wait_until(lambda: not any(map(alive, pids(engine))), what="the end of both ranks")
+
+
+@pytest.mark.parametrize(("how", "method"), [("publishes", "publish"), ("maps", "map_shards")])
+def test_gang_other_ranks_may_not_commit(engine, how, method):
+    done = engine.run("--how", how, backend="ray")
+    assert done.returncode == 1
+    assert f"out.{method} was called in rank 1 of 2; only rank 0 may" in done.stderr
+
+
+def test_gang_cancelled_leaves_no_rank_and_gives_its_place_back(engine, start):
+    driver = start("--how", "held")
+    wait_until(lambda: len(pids(engine)) == 2 and all(pids(engine)), what="two ranks")
+    assert all(map(alive, pids(engine)))
+    driver.send_signal(signal.SIGTERM)
+    _, said = driver.communicate(timeout=60)
+    assert driver.returncode == 130, said
+    wait_until(lambda: not any(map(alive, pids(engine))), seconds=20, what="the end of both ranks")
+    # The cluster has two CPUs: a gang that needs both of them finds them.
+    follower = engine.run("--ranks", "4", backend="ray")
+    assert follower.returncode == 0, follower.stderr
+
+
+def test_gang_driver_killed_its_ranks_die_and_their_place_is_free(engine, start):
+    driver = start("--how", "held", "--ranks", "4")
+    wait_until(lambda: len(pids(engine)) == 4 and all(pids(engine)), what="four ranks")
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate(timeout=30)
+    wait_until(lambda: not any(map(alive, pids(engine))), what="the end of the ranks")
+    follower = engine.run("--ranks", "4", backend="ray")
+    assert follower.returncode == 0, follower.stderr
+
+
+def test_gang_on_the_local_backend_is_refused(engine):
+    done = engine.run("--ranks", "2", backend="local")
+    assert done.returncode == 1
+    assert "step gang: needs 2 ranks, and this backend runs one process a step" in done.stderr
+
+
+@kind("tests/one-process", version=1)
+def one_process(config: None, out: Out) -> int:
+    return 1
+
+
+def test_step_whose_kind_does_not_run_in_ranks_is_refused_when_it_is_made():
+    with pytest.raises(ConfigError, match=r"step alone: asks for 2 ranks.*'tests/one-process'.*gang=True"):
+        Step("alone", one_process, resources=Resources(ranks=2))
+
+
+@pytest.mark.parametrize("ranks", [0, -1, 1.5, True, "2"])
+def test_number_of_ranks_is_checked(ranks):
+    with pytest.raises(ConfigError, match="Resources: ranks is"):
+        marin_exec.Resources(ranks=ranks)
