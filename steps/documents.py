@@ -8,14 +8,13 @@ lie in one subdirectory a source. Paths are local paths or fsspec URLs.
 """
 
 from dataclasses import dataclass
-from typing import IO
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
 from marin_exec import InputPath, StepFailed
+from steps.files import names_in, open_file
 
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -39,12 +38,6 @@ class NamedInput:
     """A documents data set, or another step's output for this source."""
 
 
-def open_file(path: str, mode: str) -> IO[bytes]:
-    """Opens a local path or fsspec URL for reading ("rb") or writing ("wb"); use it as a context manager."""
-    files, inner = fsspec.core.url_to_fs(path)
-    return files.open(inner, mode)
-
-
 def document_id(text: str) -> str:
     """Returns the id of a text: the xxh3-128 of its UTF-8 bytes, as 32 hex digits."""
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8"))
@@ -61,15 +54,11 @@ def shard_names(path: str) -> list[str]:
     Raises:
         StepFailed: the directory does not exist or holds no `part-*.parquet`.
     """
-    files, root = fsspec.core.url_to_fs(path)
-    files.invalidate_cache()
-    names = []
-    if files.isdir(root):
-        names = [entry.rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(root, detail=False)]
+    names = names_in(path)
     shards = [name for name in names if name.startswith("part-") and name.endswith(".parquet")]
     if not shards:
         raise StepFailed(
-            f"{path}: no part-*.parquet there (found {sorted(names)[:5]}); a documents data set or attribute table is "
+            f"{path}: no part-*.parquet there (found {names[:5]}); a documents data set or attribute table is "
             f"needed; for an output of several sources add the source's name to the path"
         )
     return sorted(shards, key=lambda name: (len(name), name))  # natural order past part-99999

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from marin_exec import InputPath, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names, write_table
+from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
 from steps.embed.vectors import read_array, read_source, vectors_of, write_array
+from steps.files import write_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +213,7 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
     }
     rows = _topic_rows(config, trained, out.map_shards(assign_shard, items))
     value = {"cluster_sample_documents": trained.sizes.tolist(), "topics": rows}
-    with open_file(out.file("topics.json"), "wb") as file:
-        file.write(json.dumps(value, indent=1, ensure_ascii=False).encode())
+    write_bytes(out.file("topics.json"), json.dumps(value, indent=1, ensure_ascii=False).encode())
     documents = sum(row["documents"] for row in rows)
     return TopicsResult(
         documents=documents,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from marin_exec import Out
 from steps.decontaminate.features import FeatureIndex, extract_features
 from steps.decontaminate.judge import Frequencies, Verdict
 from steps.documents import NamedInput, read_table, write_table
+from steps.files import write_bytes
 from steps.seeded_ranks import choice_rank
 
 
@@ -71,8 +71,7 @@ def write_samples(
             _sample(index, source, read_table(paths[source], shard, ["id", "text", "source_id"]), verdict)
             for _, _, source, shard, verdict in chosen
         ]
-    files, path = fsspec.core.url_to_fs(out.file("flagged_samples.json"))
-    files.pipe_file(path, json.dumps(samples, indent=1, ensure_ascii=False).encode())
+    write_bytes(out.file("flagged_samples.json"), json.dumps(samples, indent=1, ensure_ascii=False).encode())
 
 
 def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict) -> dict:

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.documents import open_file, read_table, shard_names
+from steps.documents import read_table, shard_names
+from steps.files import open_file, read_bytes
 
 _SCALE_KEY = b"scale"
 _LEVELS = 127
@@ -78,5 +79,4 @@ def write_array(full_path: str, array: np.ndarray) -> None:
 
 def read_array(full_path: str) -> np.ndarray:
     """Returns the array of an .npy file, refusing pickled ones."""
-    with open_file(full_path, "rb") as file:
-        return np.load(io.BytesIO(file.read()), allow_pickle=False)
+    return np.load(io.BytesIO(read_bytes(full_path)), allow_pickle=False)

@@ -4,10 +4,9 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
-import fsspec
-
 from marin_exec import InputPath, Out, kind
 from steps.config_checks import check_number
+from steps.files import write_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +55,7 @@ def evaluate_checkpoint(config: CheckpointEvaluationConfig, out: Out) -> Checkpo
 
     step, evaluation = score_checkpoint(config.checkpoint, config.evaluation, config.evaluation_sequences)
     page = {"step": step, **dataclasses.asdict(evaluation), "tagged": evaluation.tagged("eval_dropless")}
-    filesystem, where = fsspec.core.url_to_fs(out.file("evaluation.json"))
-    filesystem.pipe_file(where, json.dumps(page, indent=1, sort_keys=True).encode())
+    write_bytes(out.file("evaluation.json"), json.dumps(page, indent=1, sort_keys=True).encode())
     return CheckpointEvaluation(
         step=step,
         macro_loss=evaluation.macro_loss,

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from marin_exec import StepFailed
-from steps.documents import open_file
+from steps.files import open_file, read_bytes
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ def read_curve(name: str, path: str, *, flops_convention: str, every: float) -> 
     Raises:
         StepFailed: the run has no evaluations, or none at its end.
     """
-    with open_file(f"{path}/run.json", "rb") as file:
-        run = json.load(file)
+    run = json.loads(read_bytes(f"{path}/run.json"))
     with open_file(f"{path}/evals.jsonl", "rb") as file:
         rows = [json.loads(line) for line in file]
     losses: dict[float, float] = {}

@@ -5,12 +5,11 @@ evaluated at the target's compute at g. Runs decay their learning rate, so only 
 point of a large rung is not a small run.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
-from steps.documents import open_file
+from steps.files import write_json
 
 if TYPE_CHECKING:
     from steps.forecast.curves import Curve
@@ -99,8 +98,7 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
         )
         for mark in marks
     }
-    with open_file(out.file("forecast.json"), "wb") as file:
-        file.write(json.dumps(_page(config, curves, predictions), indent=1).encode())
+    write_json(out.file("forecast.json"), _page(config, curves, predictions))
     final = predictions[1.0]
     last = curves[-1].losses[1.0]
     return ForecastResult(

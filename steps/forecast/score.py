@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from marin_exec import InputPath, Out, StepFailed, kind
-from steps.documents import open_file
+from steps.files import read_bytes, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
     from steps.forecast.curves import read_curve
 
     digest = recorded_forecast(config.forecast, config.run)
-    with open_file(f"{config.forecast}/forecast.json", "rb") as file:
-        page = json.load(file)
+    page = json.loads(read_bytes(f"{config.forecast}/forecast.json"))
     predictions = {each["progress"]: each for each in page["predictions"]}
     marks = sorted(predictions)
     name = page["target"]["name"]
@@ -90,8 +89,7 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
         forecast_digest=digest,
     )
     scored = {"target": name, "method": page["method"], **asdict(result), "marks": rows}
-    with open_file(out.file("score.json"), "wb") as file:
-        file.write(json.dumps(scored, indent=1).encode())
+    write_json(out.file("score.json"), scored)
     return result
 
 

@@ -11,13 +11,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 
 from marin_exec import ConfigError, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, read_table, shard_names, write_table
+from steps.files import write_bytes, write_json
 from steps.heuristics.presets import CODE, PROSE, REFERENCE, Preset
 from steps.heuristics.scores import SCORE_NAMES, score_text
 from steps.seeded_ranks import choice_rank
@@ -197,8 +197,7 @@ def _write_samples(
             wanted.setdefault(name, set()).add(identifier)
     shown = {name: _read_samples(config, out, tasks[name], identifiers) for name, identifiers in wanted.items()}
     samples = {rule: [shown[name][identifier] for _, identifier, name in members] for rule, members in chosen.items()}
-    files, path = fsspec.core.url_to_fs(out.file("samples.json"))
-    files.pipe_file(path, json.dumps(samples, indent=1, ensure_ascii=False).encode())
+    write_bytes(out.file("samples.json"), json.dumps(samples, indent=1, ensure_ascii=False).encode())
 
 
 def _read_samples(config: HeuristicsConfig, out: Out, task: ShardTask, identifiers: set[str]) -> dict[str, dict]:
@@ -229,5 +228,4 @@ def _write_quantiles(config: HeuristicsConfig, out: Out) -> None:
             name: [round(float(v), 6) for v in np.quantile(table[name].to_numpy(), QUANTILES)] if len(table) else []
             for name in SCORE_NAMES
         }
-    files, path = fsspec.core.url_to_fs(out.file("quantiles.json"))
-    files.pipe_file(path, json.dumps({"quantiles": QUANTILES, "scores": quantiles}, indent=1).encode())
+    write_json(out.file("quantiles.json"), {"quantiles": QUANTILES, "scores": quantiles})

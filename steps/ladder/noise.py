@@ -7,9 +7,8 @@ import json
 import statistics
 from dataclasses import dataclass
 
-import fsspec
-
 from marin_exec import InputPath, Out, StepFailed, kind
+from steps.files import read_bytes, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +60,7 @@ def seed_noise(config: NoiseConfig, out: Out) -> NoiseResult:
     ranges = [max(losses) - min(losses) for losses in by_step]
     steps = [row["step"] for row in runs[0][1]]
     page = {"seeds": seeds, "steps": steps, "macro_loss": by_step, "range": ranges}
-    filesystem, where = fsspec.core.url_to_fs(out.file("noise.json"))
-    filesystem.pipe_file(where, json.dumps(page, indent=1).encode())
+    write_json(out.file("noise.json"), page)
     return NoiseResult(
         num_runs=len(runs),
         mean_macro_loss=statistics.fmean(by_step[-1]),
@@ -73,6 +71,5 @@ def seed_noise(config: NoiseConfig, out: Out) -> NoiseResult:
 
 
 def _read_run(path: str) -> tuple[dict, list[dict]]:
-    filesystem, root = fsspec.core.url_to_fs(path)
-    described = json.loads(filesystem.cat_file(f"{root}/run.json"))
-    return described, [json.loads(line) for line in filesystem.cat_file(f"{root}/evals.jsonl").splitlines()]
+    described = json.loads(read_bytes(f"{path}/run.json"))
+    return described, [json.loads(line) for line in read_bytes(f"{path}/evals.jsonl").splitlines()]

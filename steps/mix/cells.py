@@ -9,7 +9,6 @@ This is the one place where documents are left out. The step holds the kept text
 it wants a shuffle by cell in shards, which this format already allows.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,8 @@ import pyarrow.compute as pc
 
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, open_file, shard_name, write_table
+from steps.documents import NamedInput, shard_name, write_table
+from steps.files import write_json
 from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard, judged_shards
 
 
@@ -200,5 +200,4 @@ def _sums(ledger: pa.Table, keys: list[str]) -> dict[tuple, tuple[int, int]]:
 
 
 def _write_json(out: Out, name: str, value: Any) -> None:
-    with open_file(out.file(name), "wb") as file:
-        file.write(json.dumps(value, indent=1).encode())
+    write_json(out.file(name), value)

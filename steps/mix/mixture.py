@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from marin_exec import StepFailed
-from steps.documents import open_file
+from steps.files import read_bytes, write_json
 from steps.mix.blocks import RunBlocks, run_blocks
 
 MIXTURE_FILE = "mixture.json"
@@ -70,8 +70,7 @@ def blocks_of(mixture: Mixture, num_sequences: int) -> RunBlocks:
 
 def write_mixture(full_path: str, mixture: Mixture) -> None:
     """Writes the mixture as JSON."""
-    with open_file(full_path, "wb") as file:
-        file.write(json.dumps({"format": FORMAT, **asdict(mixture)}, indent=1).encode())
+    write_json(full_path, {"format": FORMAT, **asdict(mixture)})
 
 
 def read_mixture(path: str) -> Mixture:
@@ -82,8 +81,7 @@ def read_mixture(path: str) -> Mixture:
     """
     where = f"{path.rstrip('/')}/{MIXTURE_FILE}"
     try:
-        with open_file(where, "rb") as file:
-            body: dict[str, Any] = json.load(file)
+        body: dict[str, Any] = json.loads(read_bytes(where))
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; the output of a mix/weights step is needed") from error
     if (found := body.pop("format", None)) != FORMAT:

@@ -13,8 +13,9 @@ import numpy as np
 
 from marin_exec import InputPath, Out, StepFailed, kind, measured
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, open_file, read_table, shard_names
+from steps.documents import NamedInput, join_dense, read_table, shard_names
 from steps.embed.vectors import scale_in, vectors_of
+from steps.files import open_file
 from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
 from steps.quality.labels import Label, first_readings, mean_scores, read_labels, spearman
 

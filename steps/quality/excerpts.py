@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import click
 
 from marin_exec.errors import ConfigError
-from steps.documents import open_file, read_all
+from steps.documents import read_all
+from steps.files import open_file
 from steps.seeded_ranks import draw_rank
 
 EXCERPT_CHARACTERS = 900

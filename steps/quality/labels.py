@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from marin_exec.errors import ConfigError, StepFailed
-from steps.documents import open_file
+from steps.files import open_file, read_bytes
 
 CONTENT_TYPES = ("prose", "code", "reference", "legal", "structured", "other")
 """The rubric's content types."""
@@ -78,8 +78,7 @@ def read_labels(path: str) -> list[Label]:
         StepFailed: a line is not a label (names the line), or a reader has read a document twice.
     """
     try:
-        with open_file(path, "rb") as file:
-            lines = file.read().decode().split("\n")
+        lines = read_bytes(path).decode().split("\n")
     except FileNotFoundError as error:
         raise ConfigError(f"label file {path}: not there; give the path of a JSONL file of labels") from error
     labels: list[Label] = []

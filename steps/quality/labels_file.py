@@ -11,7 +11,8 @@ import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, Out, StepFailed, kind, runtime
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, open_file, read_all
+from steps.documents import NamedInput, read_all
+from steps.files import read_bytes, write_bytes
 from steps.quality.labels import Agreement, agreement, read_labels, write_labels
 
 ENVIRONMENT_DEFAULT = "environment_default.jsonl"
@@ -65,8 +66,7 @@ def file_digest(path: str) -> str:
         ConfigError: the file does not exist.
     """
     try:
-        with open_file(path, "rb") as file:
-            return xxhash.xxh3_128_hexdigest(file.read())
+        return xxhash.xxh3_128_hexdigest(read_bytes(path))
     except FileNotFoundError as error:
         raise ConfigError(
             f"label file {path}: not there; give a name in steps/quality/labels/, a path or a URL"
@@ -109,8 +109,7 @@ def labels_file(config: LabelsFileConfig, out: Out) -> LabelsResult:
         )
     kept = [label for label in labels if label.id in matched]
     write_labels(out.file("labels.jsonl"), kept)
-    with open_file(out.file("unmatched.json"), "wb") as file:
-        file.write(json.dumps(sorted(labelled - matched)).encode())
+    write_bytes(out.file("unmatched.json"), json.dumps(sorted(labelled - matched)).encode())
     return LabelsResult(
         documents=len(matched),
         readings=len(kept),

@@ -20,7 +20,8 @@ import xxhash
 
 from marin_exec import IdentityMismatch, Out, StepFailed, kind, measured, runtime
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, open_file
+from steps.documents import NamedInput
+from steps.files import write_bytes
 from steps.quality.chat import ChatModel, ReadShard, read_shard
 from steps.quality.excerpts import Excerpt, sample_excerpts
 from steps.quality.labels import Label, write_labels
@@ -124,8 +125,7 @@ def _ask_in_rounds(config: LabelsLlmConfig, excerpts: list[Excerpt], rubric: str
     if _too_many(config, len(missing), len(excerpts)):
         problems = _problems(readings, {excerpt.id for excerpt in missing})
         name = f"unanswered/round-{ended}.json"
-        with open_file(out.file(name), "wb") as file:
-            file.write(json.dumps(problems).encode())
+        write_bytes(out.file(name), json.dumps(problems).encode())
         out.publish(name)
         raise StepFailed(
             f"{len(missing)} of {len(excerpts)} documents have no well-formed answer from {config.chat.model}, the first "
@@ -156,8 +156,7 @@ def labels_llm(config: LabelsLlmConfig, out: Out) -> LabelsLlmResult:
     unanswered = _problems(readings, {excerpt.id for excerpt in excerpts} - {label.id for label in labels})
     write_labels(out.file("labels.jsonl"), labels)
     lines = [json.dumps({"id": each, "problem": problem}) + "\n" for each, problem in unanswered.items()]
-    with open_file(out.file("unanswered.jsonl"), "wb") as file:
-        file.write("".join(lines).encode())
+    write_bytes(out.file("unanswered.jsonl"), "".join(lines).encode())
     source_of = {excerpt.id: excerpt.source for excerpt in excerpts}
     return LabelsLlmResult(
         documents=len(labels),

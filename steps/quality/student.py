@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from marin_exec import Out, StepFailed
-from steps.documents import open_file
 from steps.embed.vectors import read_array, write_array
+from steps.files import read_bytes, write_json
 from steps.quality.features import Blocks, FeatureSettings
 from steps.seeded_ranks import draw_rank
 
@@ -110,8 +110,7 @@ def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> 
         "penalty": student.penalty,
         "curves": curves,
     }
-    with open_file(out.file("student.json"), "wb") as file:
-        file.write(json.dumps(value, indent=1).encode())
+    write_json(out.file("student.json"), value)
 
 
 def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
@@ -121,8 +120,7 @@ def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
         StepFailed: the directory holds none.
     """
     try:
-        with open_file(f"{directory}/student.json", "rb") as file:
-            value: dict[str, Any] = json.loads(file.read())
+        value: dict[str, Any] = json.loads(read_bytes(f"{directory}/student.json"))
     except FileNotFoundError as error:
         raise StepFailed(f"{directory}: no student.json; the output of a quality/classifier step is needed") from error
     student = Student(

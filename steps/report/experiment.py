@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from marin_exec import InputPath, Out, kind, measured
-from steps.documents import NamedInput, open_file
+from steps.documents import NamedInput
+from steps.files import read_bytes, write_bytes
 from steps.forecast.forecast import NamedRun
 
 FORMAT = "report/experiment/1"
@@ -84,8 +85,7 @@ class ExperimentReportResult:
 
 def content_digest(path: str) -> str:
     """Returns the SHA-256, in hex, of a report without its provenance, given its output directory."""
-    with open_file(f"{path}/report.json", "rb") as file:
-        report = json.load(file)
+    report = json.loads(read_bytes(f"{path}/report.json"))
     content = {key: value for key, value in report.items() if key != "provenance"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -104,8 +104,7 @@ def experiment_report(config: ExperimentReportConfig, out: Out) -> ExperimentRep
     out.progress("drawing the page")
     page = render_page(report).encode()
     for name, data in (("report.json", json.dumps(report, indent=1, allow_nan=False).encode()), ("index.html", page)):
-        with open_file(out.file(name), "wb") as file:
-            file.write(data)
+        write_bytes(out.file(name), data)
     first = report["headline"]
     return ExperimentReportResult(
         page="index.html",

@@ -5,7 +5,7 @@ from typing import Any
 
 from marin_exec import StepFailed
 from marin_exec.errors import StoreError
-from steps.documents import open_file
+from steps.files import read_bytes
 
 
 def read_json(path: str) -> Any:
@@ -38,8 +38,7 @@ def recorded_result(path: str) -> dict[str, Any] | None:
 
 def _bytes(path: str) -> bytes:
     try:
-        with open_file(path, "rb") as file:
-            return file.read()
+        return read_bytes(path)
     except FileNotFoundError as error:
         raise StepFailed(
             f"report: {path} is not there; give the output of the step that writes it, or run that step again"

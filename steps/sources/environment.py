@@ -18,7 +18,8 @@ from typing import Any
 import xxhash
 
 from marin_exec import ConfigError, Out, ShardOut, StepFailed, kind
-from steps.documents import document_id, open_file
+from steps.documents import document_id
+from steps.files import read_bytes, write_bytes
 from steps.sources.extract import EXTRACTS, Extracted, Unusable, installed, licence_of, own_files
 from steps.sources.raw import RawDocument, metadata_json, raw_name, read_raw, write_raw
 
@@ -125,8 +126,7 @@ def _extract_group(config: EnvironmentConfig, group: tuple[int, tuple[str, ...]]
     ]
     # The lowest hashes here, up to the whole budget: whatever the other pieces hold, the sample lies within.
     write_raw(shard.file(f"pieces/{index:02d}/{raw_name(0)}"), _sample(documents, config))
-    with open_file(shard.file(f"pieces/{index:02d}/manifest.json"), "wb") as file:
-        file.write(json.dumps(manifest).encode())
+    write_bytes(shard.file(f"pieces/{index:02d}/manifest.json"), json.dumps(manifest).encode())
     return {"files": len(manifest)} | {name: dict(count) for name, count in counts.items()}
 
 
@@ -192,13 +192,11 @@ def _write_manifest(out: Out, folders: list[str]) -> bytes:
     """Writes manifest.json, every file used with its size and checksum, one a line; returns its bytes."""
     entries: list[dict[str, Any]] = []
     for folder in folders:
-        with open_file(f"{folder}/manifest.json", "rb") as file:
-            entries += json.load(file)
+        entries += json.loads(read_bytes(f"{folder}/manifest.json"))
     entries.sort(key=lambda entry: (entry["distribution"], entry["path"]))
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     content = f'{{"files": [\n{lines}\n]}}\n'.encode()
-    with open_file(out.file("manifest.json"), "wb") as file:
-        file.write(content)
+    write_bytes(out.file("manifest.json"), content)
     return content
 
 

@@ -5,11 +5,10 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import fsspec
 import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch
-from steps.documents import open_file
+from steps.files import filesystem, open_file
 
 _CHUNK_BYTES = 1 << 22
 
@@ -35,8 +34,7 @@ def found_files(path: str, suffixes: Iterable[str] = ("",)) -> dict[str, str]:
     Raises:
         ConfigError: nothing is there, or nothing with such a name.
     """
-    files, root = fsspec.core.url_to_fs(path)
-    files.invalidate_cache()
+    files, root = filesystem(path)
     endings = tuple(suffixes)
     if files.isfile(root):
         return {root.rsplit("/", 1)[-1]: files.unstrip_protocol(root)}

@@ -8,12 +8,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marin_exec import StepFailed
-from steps.documents import open_file
+from steps.files import names_in, open_file
 
 RAW_SCHEMA = pa.schema(
     [
@@ -87,17 +86,14 @@ def read_raw(path: str) -> Iterator[RawDocument]:
     Raises:
         StepFailed: there is no raw shard at `path`, or one is not a raw shard.
     """
-    files, root = fsspec.core.url_to_fs(path)
-    names = (
-        [entry.rstrip("/").rsplit("/", 1)[-1] for entry in files.ls(root, detail=False)] if files.isdir(root) else []
-    )
-    shards = sorted(name for name in names if name.startswith("raw-") and name.endswith(".parquet"))
+    names = names_in(path)
+    shards = [name for name in names if name.startswith("raw-") and name.endswith(".parquet")]
     if not shards:
         raise StepFailed(
-            f"{path}: no raw-*.parquet there (found {sorted(names)[:5]}); the output of a sources/* step is needed"
+            f"{path}: no raw-*.parquet there (found {names[:5]}); the output of a sources/* step is needed"
         )
     for shard in shards:
-        with files.open(f"{root}/{shard}", "rb") as file:
+        with open_file(f"{path}/{shard}", "rb") as file:
             try:
                 parquet = pq.ParquetFile(file)
             except pa.ArrowInvalid as error:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from marin_exec import StepFailed
-from steps.documents import open_file
+from steps.files import open_file
 from steps.sources.raw import RawDocument, metadata_json
 
 SUFFIXES: dict[str, tuple[str, ...]] = {

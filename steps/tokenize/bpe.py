@@ -14,7 +14,8 @@ import xxhash
 
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number
-from steps.documents import open_file, read_table, shard_names
+from steps.documents import read_table, shard_names
+from steps.files import write_bytes
 from steps.tokenize.groups import group_names
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -74,8 +75,7 @@ def train_bpe(config: BpeConfig, out: Out) -> BpeResult:
     out.progress(f"training on {len(texts)} documents")
     tokenizer = _trained(config, texts)
     body = tokenizer.to_str(pretty=True).encode("utf-8")
-    with open_file(out.file(TOKENIZER_FILE), "wb") as file:
-        file.write(body)
+    write_bytes(out.file(TOKENIZER_FILE), body)
     tokenizer.encode_special_tokens = True
     measured = texts[:_MEASURED_DOCUMENTS]
     encoded = tokenizer.encode_batch(measured, add_special_tokens=False)

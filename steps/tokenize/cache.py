@@ -18,7 +18,8 @@ import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, ShardOut, StepFailed, kind
 from steps.config_checks import check_number
-from steps.documents import open_file, read_all, write_table
+from steps.documents import read_all, write_table
+from steps.files import put_file, read_bytes
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, TOKENIZER_FILE
 from steps.tokenize.groups import group_names
 from steps.tokenize.levanter_cache import read_cache, write_cache
@@ -146,8 +147,7 @@ def _load_tokenizer(path: str) -> tuple[Any, str]:
 
     where = f"{path.rstrip('/')}/{TOKENIZER_FILE}"
     try:
-        with open_file(where, "rb") as file:
-            body = file.read()
+        body = read_bytes(where)
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; the output of tokenize/train_bpe is needed") from error
     tokenizer = Tokenizer.from_buffer(body)
@@ -226,6 +226,5 @@ def _write_cell(policy: _Policy, name: str, cell: TokenCell, begin_token: int, s
         if policy.begin:
             check_begin_tokens(back, begin_token, f"cell {name}")
         for relative in sorted(files, key=lambda file: file.endswith(".json")):  # the ledger says it is finished
-            with open_file(shard.file(f"{directory}/{relative}"), "wb") as target:
-                target.write((Path(local) / relative).read_bytes())
+            put_file(Path(local) / relative, shard.file(f"{directory}/{relative}"))
     write_table(shard.file(documents_file(name)), documents_table(cell))

@@ -1,8 +1,7 @@
 """A directory that holds one documents data set a group, as mix/cells and heldout/select write them."""
 
-import fsspec
-
 from marin_exec import StepFailed
+from steps.files import names_in
 
 
 def group_names(path: str, expected: tuple[str, ...] | None = None) -> list[str]:
@@ -16,10 +15,7 @@ def group_names(path: str, expected: tuple[str, ...] | None = None) -> list[str]
         StepFailed: there is none, or the groups are not those expected. One that is missing is never skipped: a part of
             the data that silently goes missing shows only in the trained model, if at all.
     """
-    files, root = fsspec.core.url_to_fs(path)
-    files.invalidate_cache()
-    found = files.ls(root, detail=True) if files.isdir(root) else []
-    names = sorted(entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in found if entry["type"] == "directory")
+    names = names_in(path, only_directories=True)
     if not names:
         raise StepFailed(f"{path}: no subdirectory there; one documents data set a group is needed")
     if expected is not None and set(names) != set(expected):

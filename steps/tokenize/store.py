@@ -21,7 +21,8 @@ import pyarrow as pa
 import xxhash
 
 from marin_exec import StepFailed
-from steps.documents import open_file, read_table
+from steps.documents import read_table
+from steps.files import read_bytes, write_json
 from steps.tokenize.levanter_cache import read_cache
 
 INDEX_FILE = "index.json"
@@ -123,8 +124,7 @@ def documents_table(cell: TokenCell) -> pa.Table:
 def write_index(full_path: str, index: TokenIndex) -> None:
     """Writes the index as JSON, its fingerprint included."""
     body = {"format": FORMAT, **asdict(index), "fingerprint": index.fingerprint}
-    with open_file(full_path, "wb") as file:
-        file.write(json.dumps(body, indent=1).encode())
+    write_json(full_path, body)
 
 
 def read_index(path: str) -> TokenIndex:
@@ -135,8 +135,7 @@ def read_index(path: str) -> TokenIndex:
     """
     where = f"{path.rstrip('/')}/{INDEX_FILE}"
     try:
-        with open_file(where, "rb") as file:
-            body: dict[str, Any] = json.load(file)
+        body: dict[str, Any] = json.loads(read_bytes(where))
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; the output of a tokenize/cache step is needed") from error
     found, fingerprint = body.pop("format", None), body.pop("fingerprint", None)

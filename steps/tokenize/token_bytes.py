@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from marin_exec import StepFailed
-from steps.documents import open_file
+from steps.files import read_bytes, write_bytes
 from steps.tokenize.store import TokenCell
 
 TOKEN_BYTES_FILE = "token_bytes.npy"
@@ -57,8 +57,7 @@ def write_token_bytes(full_path: str, lengths: np.ndarray) -> None:
     """Writes int32[V] bytes of each token as a `.npy` file, the same bytes for the same values."""
     body = io.BytesIO()
     np.save(body, np.ascontiguousarray(lengths, dtype="<i4"))
-    with open_file(full_path, "wb") as file:
-        file.write(body.getvalue())
+    write_bytes(full_path, body.getvalue())
 
 
 def read_token_bytes(path: str) -> np.ndarray:
@@ -69,8 +68,7 @@ def read_token_bytes(path: str) -> np.ndarray:
     """
     where = f"{path.rstrip('/')}/{TOKEN_BYTES_FILE}"
     try:
-        with open_file(where, "rb") as file:
-            return np.load(io.BytesIO(file.read()), allow_pickle=False)
+        return np.load(io.BytesIO(read_bytes(where)), allow_pickle=False)
     except FileNotFoundError as error:
         raise StepFailed(f"{where}: not there; run tokenize/cache again with this version") from error
     except (ValueError, EOFError) as error:

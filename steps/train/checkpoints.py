@@ -8,15 +8,17 @@ before, so that a later attempt can put the whole history together from the publ
 import dataclasses
 import hashlib
 import json
+import os
 import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import fsspec
 import jax
 import levanter.checkpoint
 import numpy as np
 
 from marin_exec import StepFailed
+from steps.files import local_copy, local_folder, read_bytes, write_bytes, write_json
 from steps.model.config import ModelConfig
 from steps.train.content import CHECKPOINT_FILE
 from steps.train.history import History
@@ -54,17 +56,17 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
         model: described in the checkpoint, so that it can be evaluated by itself.
         history: what was logged since the last call; it is marked as kept.
     """
-    levanter.checkpoint.save_checkpoint(state, step, path, is_temporary=False)
+    with _written_by_levanter(path) as directory:
+        levanter.checkpoint.save_checkpoint(state, step, directory, is_temporary=False)
     described = {
         "format": _FORMAT,
         "step": step,
         "model": dataclasses.asdict(model),
         "arrays": array_digests(state),
     }
-    filesystem, root = fsspec.core.url_to_fs(path)
     for name, lines in history.take_recent().items():
-        filesystem.pipe_file(f"{root}/{name}", "".join(lines).encode())
-    filesystem.pipe_file(f"{root}/{CHECKPOINT_FILE}", json.dumps(described, indent=1).encode())
+        write_bytes(f"{path}/{name}", "".join(lines).encode())
+    write_json(f"{path}/{CHECKPOINT_FILE}", described)
 
 
 def read_description(path: str) -> dict[str, Any]:
@@ -73,9 +75,8 @@ def read_description(path: str) -> dict[str, Any]:
     Raises:
         StepFailed: there is none, or it is of a newer format.
     """
-    filesystem, root = fsspec.core.url_to_fs(path)
     try:
-        described = json.loads(filesystem.cat_file(f"{root}/{CHECKPOINT_FILE}"))
+        described = json.loads(read_bytes(f"{path}/{CHECKPOINT_FILE}"))
     except FileNotFoundError as error:
         raise StepFailed(
             f"checkpoint {path}: {CHECKPOINT_FILE} is missing; a directory that train/language_model wrote is needed, "
@@ -99,7 +100,8 @@ def load_tree(path: str, exemplar: Any) -> Any:
         StepFailed: an array differs from what was saved, or is not there.
     """
     expected = read_description(path)["arrays"]
-    loaded = levanter.checkpoint.load_checkpoint(exemplar, path)
+    with _read_by_levanter(path) as directory:
+        loaded = levanter.checkpoint.load_checkpoint(exemplar, directory)
     for name, found in array_digests(loaded).items():
         if expected.get(name) != found:
             raise StepFailed(
@@ -109,7 +111,30 @@ def load_tree(path: str, exemplar: Any) -> Any:
     return loaded
 
 
+def _levanter_reaches(path: str) -> bool:
+    """Returns whether Levanter reads and writes checkpoints right at a path; prepares its storage library (tensorstore) for it.
+
+    It knows local disks, GCS and S3. Where AWS_ENDPOINT_URL names a server, it calls a bucket by a name below the server's,
+    which few servers have, so a local folder stands between there, as it does for every other filesystem.
+    """
+    scheme = path.partition("://")[0] if "://" in path else "file"
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if scheme == "gs" and emulator:  # gcsfs and Google's client go there by this variable, tensorstore by its own
+        os.environ["TENSORSTORE_GCS_HTTP_URL"] = emulator if "://" in emulator else f"http://{emulator}"
+        os.environ.setdefault("GOOGLE_AUTH_TOKEN_FOR_TESTING", "none")
+    if scheme == "s3":
+        return not (os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
+    return scheme in ("file", "gs")
+
+
+def _written_by_levanter(path: str) -> AbstractContextManager[str]:
+    return nullcontext(path) if _levanter_reaches(path) else local_folder(path)
+
+
+def _read_by_levanter(path: str) -> AbstractContextManager[str]:
+    return nullcontext(path) if _levanter_reaches(path) else local_copy(path)
+
+
 def read_history(path: str) -> dict[str, list[str]]:
     """Returns the lines that a checkpoint holds of each log, by file name."""
-    filesystem, root = fsspec.core.url_to_fs(path)
-    return {name: filesystem.cat_file(f"{root}/{name}").decode().splitlines(keepends=True) for name in History.FILES}
+    return {name: read_bytes(f"{path}/{name}").decode().splitlines(keepends=True) for name in History.FILES}

@@ -8,7 +8,7 @@ the arrays back checks them against it (`steps.train.checkpoints`), so the diges
 import hashlib
 import json
 
-import fsspec
+from steps.files import read_bytes
 
 CHECKPOINT_FILE = "checkpoint.json"
 DETERMINISTIC_FILES = ("run.json", "metrics.jsonl", "evals.jsonl")
@@ -16,13 +16,12 @@ DETERMINISTIC_FILES = ("run.json", "metrics.jsonl", "evals.jsonl")
 
 def content_digest(path: str) -> str:
     """Returns the SHA-256, in hex, of a run's losses, config and checkpointed arrays, given its output directory."""
-    filesystem, root = fsspec.core.url_to_fs(path)
     digest = hashlib.sha256(b"train/language_model content 1\0")
     for name in DETERMINISTIC_FILES:
-        _add(digest, name, filesystem.cat_file(f"{root}/{name}"))
-    run = json.loads(filesystem.cat_file(f"{root}/run.json"))
+        _add(digest, name, read_bytes(f"{path}/{name}"))
+    run = json.loads(read_bytes(f"{path}/run.json"))
     for name in run["checkpoints"]:
-        _add(digest, name, filesystem.cat_file(f"{root}/{name}/{CHECKPOINT_FILE}"))
+        _add(digest, name, read_bytes(f"{path}/{name}/{CHECKPOINT_FILE}"))
     return digest.hexdigest()
 
 

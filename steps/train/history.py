@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import fsspec
-
 from marin_exec import Out
+from steps.files import open_file
 
 
 class History:
@@ -22,8 +21,7 @@ class History:
         """Opens the files and writes what earlier attempts logged, as whole lines by file name."""
         self._files: dict[str, Any] = {}
         for name in (*self.FILES, self.TIMINGS):
-            filesystem, where = fsspec.core.url_to_fs(out.file(name))
-            self._files[name] = filesystem.open(where, "w")
+            self._files[name] = open_file(out.file(name), "w")
         self._recent: dict[str, list[str]] = {name: [] for name in self.FILES}
         for name in self.FILES:
             self._files[name].writelines(earlier.get(name, ()))

@@ -73,7 +73,7 @@ class TrainConfig:
     wandb_project: Annotated[str, runtime] = "marin-exec"
     """Project that the tracker files the run under."""
     wandb_directory: Annotated[str | None, runtime] = None
-    """Local folder that the tracker keeps its files in; None: `wandb/` in the output (a remote output keeps none)."""
+    """Folder that the tracker keeps its files in, when the run has ended if it is not local; None: the output (`wandb/`)."""
     wandb_timeout_seconds: Annotated[float, runtime] = 20.0
     """How long the tracker may take to go online before the run goes on without."""
     log_every: Annotated[int, runtime] = 20

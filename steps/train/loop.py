@@ -11,13 +11,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
 import jax
 import numpy as np
 from levanter.tracker import Tracker
 
 from marin_exec import Out, StepFailed
 from steps.evaluate.losses import Evaluation, Evaluator
+from steps.files import write_json
 from steps.mix.order import TrainingOrder, evaluation_batches
 from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
 from steps.model.transformer import local_mesh
@@ -70,8 +70,7 @@ def train(config: TrainConfig, out: Out) -> TrainResult:
             rows = [json.loads(line) for line in earlier.get(History.METRICS, ())]
             run = _Run(config, out, order, evaluator, history, tracker, state, rows)
             _run_updates(run, first)
-    filesystem, where = fsspec.core.url_to_fs(out.file("run.json"))
-    filesystem.pipe_file(where, json.dumps(described, indent=1).encode())
+    write_json(out.file("run.json"), described)
     return dataclasses.replace(
         _result(run, described),
         resumed_from_step=first,

@@ -12,12 +12,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from levanter.tracker import NoopTracker, Tracker
 
 from marin_exec import Out
+from steps.files import local_folder
 from steps.train.language_model import TrainConfig
 
 _FINISH_SECONDS = 30.0
@@ -32,17 +32,8 @@ def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any
         out: the attempt; its step's name becomes the run's.
         hyperparameters: plain values, kept with the run.
     """
-    modes = _modes(config.wandb_mode)
-    with TemporaryDirectory(prefix="wandb-", ignore_cleanup_errors=True) as passing:
-        directory = config.wandb_directory or out.path
-        if "://" in directory:  # W&B writes to local folders only
-            directory = passing
-            if "offline" in modes:
-                out.progress(
-                    f"W&B offline is off: its files can't lie in {out.path}. Set wandb_directory to a local folder"
-                )
-            modes = [mode for mode in modes if mode == "online"]
-        tracker = _first_that_starts(modes, config, out, directory, hyperparameters)
+    with local_folder(config.wandb_directory or out.path) as directory:  # W&B writes to local folders only
+        tracker = _first_that_starts(_modes(config.wandb_mode), config, out, directory, hyperparameters)
         try:
             yield tracker
         finally:
