@@ -6,6 +6,7 @@ import time
 import wandb
 from levanter.tracker import NoopTracker
 
+from steps.files import names_in
 from steps.train.tracking import run_tracker
 from tests.directory_out import DirectoryOut
 from tests.steps.train.training_runs import tiny_config
@@ -52,13 +53,17 @@ def test_tracker_that_starts_in_no_mode_leaves_the_run_without(tmp_path, monkeyp
     ]
 
 
-def test_tracker_of_a_remote_output_writes_nothing_here(tmp_path, monkeypatch):
+def test_tracker_of_a_remote_output_leaves_its_files_there_and_none_here(remote, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     out = DirectoryOut(tmp_path)
-    out.path = "memory://bucket/run"
-    assert isinstance(follow(out, wandb_mode="auto"), NoopTracker)
-    assert "Set wandb_directory" in out.messages[0] and not list(tmp_path.iterdir())
+    out.path = remote
+    follow(out, wandb_mode="auto")
+    assert not out.messages and not list(tmp_path.iterdir())
+    (run,) = names_in(f"{remote}/wandb")
+    assert run.startswith("offline-run-")
+    assert [name for name in names_in(f"{remote}/wandb/{run}") if name.endswith(".wandb")]
 
 
 def test_tracker_that_is_off_says_nothing(tmp_path):
