@@ -93,6 +93,8 @@ class Head(Document):
     """Random token of whoever holds the lease, or held it last. Containers share hosts and pids, so those don't do."""
     beat: int = 0
     """Raised by each renewal."""
+    heartbeat_seconds: float = 0.0
+    """How often the holder renews; 0 if it did not say."""
     current: int | None = None
     """The attempt whose record is the step's result; kept while a forced rerun is held."""
     previous_holder: str = ""

@@ -128,9 +128,12 @@ class Step:
             dependency; the function receives its path instead.
         after: steps that must be done before this one starts; not identity, but recorded.
         see: related steps, noted in lineage; nothing waits for them.
+        limits: names and numbers, e.g. {"huggingface": 4}: of the steps that name a limit, at most so many run at a time,
+            over all runs in the store. Not identity.
 
     Raises:
-        ConfigError: the name is not valid, `fn` is not callable, or it is to run in ranks and its kind cannot.
+        ConfigError: the name is not valid, `fn` is not callable, it is to run in ranks and its kind cannot, or a limit is
+            not a name with a whole number from 1 on.
     """
 
     name: str
@@ -141,6 +144,7 @@ class Step:
     retry: Retry = Retry()
     after: tuple["Step", ...] = ()
     see: tuple["Step", ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -160,6 +164,11 @@ class Step:
                 if not isinstance(other, Step):
                     raise ConfigError(f"step {self.name}: {attribute}= holds {other!r}; only steps are allowed there")
             object.__setattr__(self, attribute, value)
+        for limit, number in self.limits.items():
+            if not isinstance(limit, str) or not limit or type(number) is not int or number < 1:
+                raise ConfigError(
+                    f"step {self.name}: limits= holds {limit!r}: {number!r}; a name and a whole number from 1 on are needed"
+                )
 
     @property
     def kind(self) -> Kind:

@@ -1,43 +1,90 @@
-"""Renews the leases of a driver's running steps, on a thread of its own, so that no slow step delays a heartbeat."""
+"""Renews what a driver holds for its running steps, on threads of its own: no slow step, and no slow store call, delays a beat.
+
+Every hold is renewed once a period by a bounded pool of threads, and at most one renewal of it is under way at a time;
+one that fails or hangs is its own affair. A hold that could not be renewed for a whole lease time counts as lost,
+because others may have it by then. Time is counted in this thread's own beats: a process that was stopped has missed none
+of them when it wakes, and looks before it gives up.
+"""
 
 import logging
+import queue
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from marin_exec.errors import StoreError
 from marin_exec.store import LeaseLost
 
 logger = logging.getLogger(__name__)
 
+MOST_THREADS = 32  # 256 leases in stores that take 0.1 s a call are renewed within a second
+
+
+class Renewable(Protocol):
+    def renew(self) -> None: ...
+
+
+@dataclass(eq=False)
+class _Renewal:
+    owner: Any
+    lease: Renewable
+    name: str
+    missed: int = 0
+    """Beats since the last success."""
+    under_way: bool = False
+
 
 class Heartbeats:
-    """Renews every added status's lease each `period_seconds`; a lost lease is reported once by `lost()`."""
+    """Renews each added lease once a period, and tells which were lost.
 
-    def __init__(self, period_seconds: float):
+    Args:
+        period_seconds: how often.
+        lease_seconds: how long others wait before they take over.
+        on_lost: called, from another thread, when `lost()` has something new; it must return at once.
+    """
+
+    def __init__(self, period_seconds: float, lease_seconds: float, on_lost: Callable[[], None] = lambda: None):
         self._period = period_seconds
+        self._most_missed = lease_seconds / period_seconds
+        self._lease_seconds = lease_seconds
+        self._on_lost = on_lost
         self._lock = threading.Lock()
-        self._held: dict[int, Any] = {}
-        self._lost: list[tuple[Any, Any]] = []
+        self._held: dict[int, _Renewal] = {}
+        self._lost: list[tuple[Any, Renewable, str]] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="marin-exec heartbeats", daemon=True)
+        self._todo: queue.SimpleQueue[_Renewal | None] = queue.SimpleQueue()
+        self._pool: list[threading.Thread] = []
+        self._clock = threading.Thread(target=self._beat, name="marin-exec heartbeats", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._clock.start()
 
     def stop(self) -> None:
+        """Ends the beats. A renewal that hangs is not waited for."""
         self._stop.set()
-        self._thread.join()
+        self._clock.join()
+        for _ in self._pool:
+            self._todo.put(None)
 
-    def add(self, status: Any) -> None:
+    def add(self, owner: Any, leases: Iterable[Renewable], name: str) -> None:
+        """Renews leases from now on; if one is lost, their owner is told.
+
+        Args:
+            owner: whatever `lost` is to return.
+            leases: all that the owner holds.
+            name: of the owner, for messages.
+        """
         with self._lock:
-            self._held[id(status)] = status
+            self._held |= {id(lease): _Renewal(owner, lease, name) for lease in leases}
 
-    def remove(self, status: Any) -> None:
+    def remove(self, owner: Any) -> None:
+        """Renews nothing of an owner any more."""
         with self._lock:
-            self._held.pop(id(status), None)
+            self._held = {key: each for key, each in self._held.items() if each.owner is not owner}
 
-    def lost(self) -> list[tuple[Any, Any]]:
-        """Returns the statuses, each with the lease that it lost, since the last call."""
+    def lost(self) -> list[tuple[Any, Renewable, str]]:
+        """Returns owners with a lease that they lost, and why, since the last call."""
         with self._lock:
             lost, self._lost = self._lost, []
         return lost
@@ -45,19 +92,48 @@ class Heartbeats:
     def _beat(self) -> None:
         while not self._stop.wait(self._period):
             with self._lock:
-                held = [(status, status.lease) for status in self._held.values()]
-            for status, lease in held:
-                self._renew(status, lease)
+                held = list(self._held.values())
+            for renewal in held:
+                renewal.missed += 1
+                if not renewal.under_way:
+                    renewal.under_way = True
+                    self._todo.put(renewal)
+                elif renewal.missed > self._most_missed:
+                    self._give_up(renewal, "the store does not answer")
+            while len(self._pool) < min(len(held), MOST_THREADS):
+                self._pool.append(threading.Thread(target=self._work, name="marin-exec renewals", daemon=True))
+                self._pool[-1].start()
 
-    def _renew(self, status: Any, lease: Any) -> None:
+    def _work(self) -> None:
+        while (renewal := self._todo.get()) is not None:
+            self._renew(renewal)
+            renewal.under_way = False
+
+    def _renew(self, renewal: _Renewal) -> None:
+        if self._held.get(id(renewal.lease)) is not renewal:
+            return  # removed while it queued
         try:
-            lease.renew()
+            renewal.lease.renew()
+            renewal.missed = 0
         except LeaseLost as error:
-            with self._lock:
-                if self._held.get(id(status)) is status and status.lease is lease:
-                    del self._held[id(status)]
-                    self._lost.append((status, lease))
-                    logger.warning("%s: %s", status.planned.step.name, error)
+            self._report(renewal, f"lease lost to another driver ({error})")
         except (OSError, StoreError) as error:
-            # A heartbeat outlives errors that pass: if they last, the lease goes stale and the next renewal says so.
-            logger.warning("%s: heartbeat failed, trying again: %s", status.planned.step.name, error)
+            if renewal.missed >= self._most_missed:
+                self._give_up(renewal, str(error))
+            else:
+                logger.warning("%s: heartbeat failed, trying again: %s", renewal.name, error)
+
+    def _give_up(self, renewal: _Renewal, why: str) -> None:
+        self._report(
+            renewal,
+            f"lease could not be renewed for {self._lease_seconds:g} s, so another driver may have the step: {why}",
+        )
+
+    def _report(self, renewal: _Renewal, why: str) -> None:
+        with self._lock:
+            if self._held.get(id(renewal.lease)) is not renewal:
+                return  # its owner gave it back meanwhile
+            self._held = {key: each for key, each in self._held.items() if each.owner is not renewal.owner}
+            self._lost.append((renewal.owner, renewal.lease, why))
+            self._on_lost()  # before anybody can remove the owner, so that nothing else is woken for it
+        logger.warning("%s: %s", renewal.name, why)

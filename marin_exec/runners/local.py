@@ -3,8 +3,11 @@
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Generator, Mapping
+from types import FrameType
 from typing import Any, TextIO
 
 from marin_exec.runners.attempt import execute
@@ -13,17 +16,28 @@ from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.secrets import redact
 
 
+class Interrupted(BaseException):
+    """Raised inside a step that must not go on; like KeyboardInterrupt it is no Exception."""
+
+
 class LocalBackend:
-    """Runs an attempt when its end is asked for; heartbeats go on meanwhile, on their own thread."""
+    """Runs an attempt when its end is asked for; heartbeats go on meanwhile, on their own thread.
+
+    `wake` interrupts the step that runs, by SIGURG: a signal that does nothing where it is not expected.
+    """
 
     name = "local"
     capacity = 1
 
     def __init__(self) -> None:
         self._queue: list[tuple[str, AttemptTask]] = []
+        self._handler_before: Any = None
+        self._woken = threading.Event()
+        self._executing = False
 
     def start(self) -> None:
-        return
+        if threading.current_thread() is threading.main_thread():  # Python delivers signals to that thread only
+            self._handler_before = signal.signal(signal.SIGURG, self._interrupt)
 
     def submit(self, task: AttemptTask) -> str:
         token = f"{task.digest}/{task.attempt}"
@@ -32,20 +46,45 @@ class LocalBackend:
 
     def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
         del timeout_seconds
-        if not self._queue:
+        if not self._queue or self._woken.is_set():
+            self._woken.clear()
             return []
         token, task = self._queue.pop(0)
         # stdout is for results; what steps print belongs to the narration.
         narration = Redacting(sys.stderr)
         printed = contextlib.redirect_stdout(narration), contextlib.redirect_stderr(narration)
-        with _environment(task.resources.env), printed[0], printed[1]:
-            return [(token, execute(task, map_in_process))]
+        try:
+            with _environment(task.resources.env), printed[0], printed[1]:
+                self._executing = True
+                if self._woken.is_set():
+                    raise Interrupted
+                outcome: AttemptOutput | Failure = execute(task, map_in_process)
+                self._executing = False
+        except Interrupted:
+            outcome = Failure(reason="interrupted, because its lease was lost", infrastructure=True)
+        self._executing = False
+        self._woken.clear()
+        return [(token, outcome)]
+
+    def wake(self) -> None:
+        self._woken.set()
+        if self._handler_before is not None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        if self._executing:
+            self._executing = False
+            raise Interrupted
 
     def cancel(self, token: str) -> None:
         self._queue = [(each, task) for each, task in self._queue if each != token]
 
     def stop(self) -> None:
         self._queue.clear()
+        if self._handler_before is not None:
+            signal.signal(signal.SIGURG, self._handler_before)
+            self._handler_before = None
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +21,7 @@ from marin_exec.runners.ray_messages import RayMessages
 from marin_exec.runners.ray_task import advance_some
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 
+LONGEST_SLEEP_SECONDS = 0.05  # between two looks at whether the scheduler wants to be woken
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
 
 
@@ -42,6 +44,7 @@ class RayBackend:
         self._num_cpus = num_cpus
         self._by_value = tuple(by_value)
         self._attempts: dict[str, RayAttempt] = {}
+        self._woken = threading.Event()
         self._run_rank: Any = None
         self._messages = contextlib.ExitStack()
 
@@ -107,15 +110,21 @@ class RayBackend:
 
     def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
         tasks = {stream: task for attempt in self._attempts.values() for stream, task in attempt.in_flight().items()}
-        if not tasks:
-            time.sleep(timeout_seconds)
-        else:
-            advance_some(tasks, timeout_seconds)
+        deadline = time.monotonic() + timeout_seconds
+        while not self._woken.is_set() and (left := deadline - time.monotonic()) > 0:
+            if not tasks:
+                self._woken.wait(left)
+            elif advance_some(tasks, min(left, LONGEST_SLEEP_SECONDS)):
+                break
+        self._woken.clear()
         outcomes = {token: attempt.outcome() for token, attempt in self._attempts.items()}
         ended = [(token, outcome) for token, outcome in outcomes.items() if outcome is not None]
         for token, _ in ended:
             del self._attempts[token]
         return ended
+
+    def wake(self) -> None:
+        self._woken.set()
 
     def cancel(self, token: str) -> None:
         attempt = self._attempts.pop(token, None)

@@ -21,6 +21,7 @@ from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.heartbeat import Heartbeats
+from marin_exec.runners.limits import Limits
 from marin_exec.runners.queue import StartQueue
 from marin_exec.runners.recording import begun_record, finished_record, first_after
 from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
@@ -54,8 +55,9 @@ class Scheduler:
 
     def run(self) -> dict[str, StepStatus]:
         """Brings about every RUN and WAIT step, or finds out why not; returns all statuses by digest."""
-        self._heartbeats = Heartbeats(self.timing.heartbeat)
+        self._heartbeats = Heartbeats(self.timing.heartbeat, self.timing.lease, on_lost=self.backend.wake)
         self._watch = StalenessWatch(self.timing.lease, self.timing.heartbeat)
+        self._limits = Limits(self.store, self._watch, self.timing.heartbeat)
         self._running: dict[str, StepStatus] = {}
         self._polled: dict[str, None] = {}
         self._next_poll = 0.0
@@ -86,14 +88,18 @@ class Scheduler:
     # -- one round -------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
+        for status, lease, why in self._heartbeats.lost():
+            if status.state is State.RUNNING and (status.lease is lease or lease in status.slots):
+                self._cancel_task(status)
+                if (
+                    lease is not status.lease
+                ):  # the slot of a limit; the step itself is still ours, and others may have it
+                    self._give_back(status, why, "ended", reason=why)
+                self._try_again(status, f"{why}")
         if time.monotonic() >= self._next_poll:
             self._poll_others()
         while len(self._running) < self._limit and (digest := self._queue.pop()) is not None:
             self._try_to_start(self.statuses[digest])
-        for status, lease in self._heartbeats.lost():
-            if status.state is State.RUNNING and status.lease is lease:
-                self._cancel_task(status)
-                self._try_again(status, "lease lost to another driver; looking at what it does")
         if self._running:
             for token, outcome in self.backend.finished(self.timing.poll):
                 if token in self._running:
@@ -104,8 +110,9 @@ class Scheduler:
     def _poll_others(self) -> None:
         """Looks at what other processes do: holders of steps, and publishers of milestones."""
         self._next_poll = time.monotonic() + self.timing.poll
+        self._limits.look_again()
         for digest in list(self._polled):
-            if len(self._running) < self._limit:
+            if len(self._running) < self._limit and not self._limits.waits_for(self.statuses[digest]):
                 del self._polled[digest]
                 self._try_to_start(self.statuses[digest])
         for digest, needs in self._queue.wait_for_milestones():
@@ -146,16 +153,19 @@ class Scheduler:
                 self._settle(status, State.REUSED, f"made by run {record.run_id}")
                 return
         if head is not None and head.state == "held" and not self._watch.is_stale(planned.digest, head):
-            self._polled[planned.digest] = None
-            if status.state is not State.WAITING:
-                self._settle(status, State.WAITING, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
+            self._wait(status, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
             return
         forced_afresh = planned.forced and status.attempts == 0
         policy = self.plan.options.on_code_change
         earlier = half_done(self.store, planned.digest, head, planned.source, policy, bound)
         new_chain = forced_afresh or bool(earlier.afresh)
-        lease = claim(self.store, planned.digest, versioned, new_chain, socket.gethostname(), os.getpid())
+        if waits_for := self._limits.take(status):
+            self._wait(status, waits_for)
+            return
+        me = (socket.gethostname(), os.getpid(), self.timing.heartbeat)
+        lease = claim(self.store, planned.digest, versioned, new_chain, *me)
         if lease is None:  # somebody was faster
+            self._limits.give_back(status)
             self._polled[planned.digest] = None
             return
         notes = [planned.reason, "" if forced_afresh else earlier.note]
@@ -164,6 +174,11 @@ class Scheduler:
                 f"taken over from attempt {head.attempt}, whose driver on {head.host} (pid {head.pid}) went silent"
             )
         self._start(status, lease, bound, "; ".join(note for note in notes if note))
+
+    def _wait(self, status: StepStatus, note: str) -> None:
+        self._polled[status.planned.digest] = None
+        if (status.state, status.note) != (State.WAITING, note):
+            self._settle(status, State.WAITING, note)
 
     def _still_good(self, status: StepStatus, record: Record, bound: tuple[DependencyRecord, ...]) -> bool:
         """Whether a record found when the step's turn came serves: made from the same inputs, its data there."""
@@ -181,7 +196,7 @@ class Scheduler:
         status.lease = lease
         status.attempts, status.last_attempt = status.attempts + 1, lease.attempt
         status.started = time.monotonic()
-        self._heartbeats.add(status)
+        self._heartbeats.add(status, [lease, *status.slots], planned.step.name)
         after = self._bindings.of_after(status)
         attempt_path = self.store.make_attempt_directory(planned.step.name, planned.digest, lease.attempt)
         record = begun_record(
@@ -333,6 +348,8 @@ class Scheduler:
         if status.token is not None:
             self._running.pop(status.token, None)
         status.lease, status.token = None, None
+        if self._limits.give_back(status):
+            self._next_poll = 0.0  # for those that wait for a slot
         if status.log is not None:
             status.log.close()
             status.log = None

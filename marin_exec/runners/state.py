@@ -4,20 +4,22 @@ PENDING -> (REUSED | RUNNING -> DONE | FAILED) ; WAITING while somebody else hol
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from marin_exec.errors import ConfigError
 from marin_exec.plan import PlannedStep
 from marin_exec.records import Record
 from marin_exec.runners.task import Failure
-from marin_exec.store import AttemptLog, Lease
+from marin_exec.store import LEASE_HEARTBEATS, AttemptLog, Lease, Slot
+
+LONGEST_HEARTBEAT_SECONDS = 600.0
 
 
 class State(StrEnum):
     PENDING = "pending"
     WAITING = "waiting"
-    """For another driver's lease."""
+    """For another driver's lease, or for a slot of a limit."""
     RUNNING = "running"
     DONE = "done"
     REUSED = "reused"
@@ -40,6 +42,8 @@ class StepStatus:
     """What the step's output is, once it is available."""
     note: str = ""
     lease: Lease | None = None
+    slots: list[Slot] = field(default_factory=list)
+    """Of the limits that the step names; held while it runs."""
     token: str | None = None
     started_record: Record | None = None
     """What is known of the attempt since it began; its record when it ends, completed."""
@@ -68,13 +72,16 @@ class Timing:
         """Reads MARIN_HEARTBEAT_SECONDS; the lease time is five of them.
 
         Raises:
-            ConfigError: it is not a number above 0.
+            ConfigError: it is not a number above 0, or so long that a killed driver would keep its steps for hours.
         """
         text = os.environ.get("MARIN_HEARTBEAT_SECONDS", str(cls.heartbeat))
         try:
             heartbeat = float(text)
         except ValueError:
             heartbeat = 0.0
-        if not 0 < heartbeat < float("inf"):
-            raise ConfigError(f"MARIN_HEARTBEAT_SECONDS is {text!r}; a number of seconds above 0 is needed, e.g. 3")
-        return cls(heartbeat=heartbeat, lease=5 * heartbeat, poll=min(cls.poll, heartbeat))
+        if not 0 < heartbeat <= LONGEST_HEARTBEAT_SECONDS:
+            raise ConfigError(
+                f"MARIN_HEARTBEAT_SECONDS is {text!r}; a number of seconds above 0, and at most "
+                f"{LONGEST_HEARTBEAT_SECONDS:g}, is needed, e.g. 3"
+            )
+        return cls(heartbeat=heartbeat, lease=LEASE_HEARTBEATS * heartbeat, poll=min(cls.poll, heartbeat))

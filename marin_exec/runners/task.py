@@ -87,7 +87,7 @@ class Failure:
 
 
 class Backend(Protocol):
-    """Carries attempts to where they run. All methods are called from the scheduler's one thread."""
+    """Carries attempts to where they run. All methods but `wake` are called from the scheduler's one thread."""
 
     name: str
     capacity: int
@@ -103,6 +103,10 @@ class Backend(Protocol):
 
     def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
         """Returns attempts that ended, waiting at most that long for one."""
+        ...
+
+    def wake(self) -> None:
+        """Has a `finished` that waits return early, or the next one; called from any thread."""
         ...
 
     def cancel(self, token: str) -> None:

@@ -2,14 +2,17 @@
 
 from marin_exec.store.attempt_log import AttemptLog, utc_now
 from marin_exec.store.conditional import AlreadyExists, Conflict, Versioned
+from marin_exec.store.hold import LEASE_HEARTBEATS, LeaseLost, StalenessWatch
 from marin_exec.store.layout import Location
-from marin_exec.store.lease import Lease, LeaseLost, StalenessWatch, claim
+from marin_exec.store.lease import Lease, claim
+from marin_exec.store.limits import Slot, release_slots, take_slots
 from marin_exec.store.pieces import Piece, commit_piece, pieces
 from marin_exec.store.results import plain_result, split_result
 from marin_exec.store.roots import Root, register_root, roots
 from marin_exec.store.store import Store
 
 __all__ = [
+    "LEASE_HEARTBEATS",
     "AlreadyExists",
     "AttemptLog",
     "Conflict",
@@ -18,6 +21,7 @@ __all__ = [
     "Location",
     "Piece",
     "Root",
+    "Slot",
     "StalenessWatch",
     "Store",
     "Versioned",
@@ -26,7 +30,9 @@ __all__ = [
     "pieces",
     "plain_result",
     "register_root",
+    "release_slots",
     "roots",
     "split_result",
+    "take_slots",
     "utc_now",
 ]

@@ -6,6 +6,7 @@
 .marin/steps/<digest>/attempts/<N>.record.json                 Record
 .marin/steps/<digest>/pieces/<chain>/shard/<quoted>.json       Piece, and the same for milestone/
 .marin/roots/<id>.json                                         Root
+.marin/limits/<quoted>/<k>/head.json                           Head of slot k of a named limit
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from marin_exec.errors import ConfigError, InternalError, StoreError
 CONTROL = ".marin"
 STEPS = f"{CONTROL}/steps"
 ROOTS = f"{CONTROL}/roots"
+LIMITS = f"{CONTROL}/limits"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
 TEMPORARY = ".marin-temporary-"
@@ -84,6 +86,10 @@ def quoted(name: str) -> str:
         return safe
     # "=" is never left unquoted, so no short name looks like this.
     return f"{safe[:120]}={hashlib.sha256(safe.encode('ascii')).hexdigest()}"
+
+
+def limit_slot(name: str, index: int) -> str:
+    return f"{LIMITS}/{quoted(name)}/{index}/head.json"
 
 
 def root(root_id: str) -> str:

@@ -137,7 +137,10 @@ class Store:
 
     def head(self, digest: str) -> Versioned[Head] | None:
         """Returns a step's head, or None if no attempt of it was ever begun."""
-        path = layout.head(digest)
+        return self.head_at(layout.head(digest))
+
+    def head_at(self, path: str) -> Versioned[Head] | None:
+        """Returns the head at a path relative to the prefix, of a step or of a slot; None if there is none."""
         with self._reading(path):
             found = self.files.read(path)
         return Versioned(Head.from_bytes(found.data, self.url(path)), found.version) if found else None

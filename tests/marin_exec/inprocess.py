@@ -29,7 +29,7 @@ class ThreadBackend:
         self.cancelled: list[str] = []
         self.submitted: list[AttemptTask] = []
         self._lose = list(lose)
-        self._ended: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self._ended: queue.Queue[tuple[str, Any] | None] = queue.Queue()
 
     def start(self) -> None:
         return
@@ -52,7 +52,10 @@ class ThreadBackend:
             found = [self._ended.get(timeout=timeout_seconds)]
         except queue.Empty:
             return []
-        return [each for each in found if each[0] not in self.cancelled]
+        return [each for each in found if each is not None and each[0] not in self.cancelled]
+
+    def wake(self) -> None:
+        self._ended.put(None)
 
     def cancel(self, token: str) -> None:
         self.cancelled.append(token)

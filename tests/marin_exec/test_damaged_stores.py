@@ -130,7 +130,7 @@ def test_driver_killed_between_the_claim_and_the_end_is_followed_by_a_plain_reru
     else:
         monkeypatch.setattr(f"marin_exec.store.store.Store.{where}", die)
     monkeypatch.setattr("marin_exec.runners.scheduler.Scheduler._cancel_all", lambda self, why: None)
-    monkeypatch.setattr("marin_exec.runners.heartbeat.Heartbeats._renew", lambda self, status, lease: None)
+    monkeypatch.setattr("marin_exec.runners.heartbeat.Heartbeats._renew", lambda self, renewal: None)
     with pytest.raises(Killed):
         scheduler.run()
     monkeypatch.undo()

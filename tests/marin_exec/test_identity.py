@@ -71,6 +71,7 @@ _STEP_ATTRIBUTES = {
     "retry": (Retry(exceptions=5), False),
     "after": ((INPUT,), False),
     "see": ((INPUT,), False),
+    "limits": ({"huggingface": 4}, False),
 }
 _KIND_ATTRIBUTES = {
     "name": ("test-identity/another name", True),

@@ -22,20 +22,20 @@ def world(tmp_path) -> World:
 
 def test_head_unreadable_at_the_commit_is_read_again(world, monkeypatch):
     committing, failures = [], []
-    commit, head = Lease.commit, Store.head
+    commit, head = Lease.commit, Store.head_at
 
     def commit_slowly(lease, record):
         committing.append(record)
         commit(lease, record)
 
-    def head_with_hiccup(store, digest):
+    def head_with_hiccup(store, path):
         if committing and not failures:
-            failures.append(digest)
+            failures.append(path)
             raise StoreError("cannot read: Stale file handle")
-        return head(store, digest)
+        return head(store, path)
 
     monkeypatch.setattr(Lease, "commit", commit_slowly)
-    monkeypatch.setattr(Store, "head", head_with_hiccup)
+    monkeypatch.setattr(Store, "head_at", head_with_hiccup)
     statuses = world.run(Step("work", work))
     assert failures and str(statuses["work"].state) == "done"
     assert statuses["work"].record.attempt == 1  # the same attempt was committed, its work was not thrown away

@@ -251,6 +251,42 @@ def test_watch_calls_a_head_stale_only_after_it_was_unchanged_for_long_enough() 
     assert not watch.is_stale(DIGEST, replace(head, holder="b", attempt=2, beat=1))
 
 
+def test_watch_waits_five_of_the_holders_heartbeats_if_that_is_longer() -> None:
+    """Drivers with different settings: the impatient one takes nothing from one that beats slowly."""
+    now = 0.0
+    watch = StalenessWatch(1.0, 0.2, clock=lambda: now)
+    slow, old = Head(state="held", attempt=1, chain=1, holder="a", heartbeat_seconds=3.0), "e" * 64
+    silent = replace(slow, heartbeat_seconds=0.0)  # as earlier versions wrote heads
+    assert not watch.is_stale(DIGEST, slow) and not watch.is_stale(old, silent)
+    now = 1.0
+    assert watch.is_stale(old, silent)
+    now = 14.9
+    assert not watch.is_stale(DIGEST, slow)
+    now = 15.0
+    assert watch.is_stale(DIGEST, slow)
+
+
+def test_claim_states_its_heartbeat_in_the_head(store: Store) -> None:
+    lease = claim(store, DIGEST, None, heartbeat_seconds=2.5)
+    assert lease is not None
+    lease.renew()
+    assert head_of(store).heartbeat_seconds == 2.5
+
+
+@pytest.mark.parametrize("act", ["commit", "release", "renew"])
+def test_renewal_that_took_effect_though_it_failed_costs_no_lease(
+    store: Store, make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """The head is newer than the holder knows, by its own hand."""
+    lease = claimed(store)
+    break_once(monkeypatch, store, "replace", OSError(110, "Connection timed out"), after=True)
+    with pytest.raises(OSError, match="timed out"):
+        lease.renew()
+    record = make_record(DIGEST, 1, 1)
+    {"commit": lambda: lease.commit(record), "release": lambda: lease.release("over"), "renew": lease.renew}[act]()
+    assert head_of(store).state == {"renew": "held", "commit": "done", "release": "free"}[act]
+
+
 def test_watch_begins_anew_when_the_step_was_free_meanwhile() -> None:
     now = 0.0
     watch = StalenessWatch(30, 10, clock=lambda: now)
