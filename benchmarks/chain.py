@@ -111,7 +111,7 @@ def killed_in_fuzzy(runs: Runs, folder: Path) -> Iterator[Figure]:
     """Signal 9 to the driver between two shards of fuzzy deduplication, then the same command."""
     original = runs.record(runs.steps()["dedup/fuzzy"]["digest"])
     copy = runs.copy_without({"dedup/fuzzy"}, folder / "fuzzy")
-    digest, command = original["digest"], ("--only", "dedup/fuzzy")
+    digest, command = original["digest"], ("--until", "dedup/fuzzy")
     copy.killed_when(lambda: copy.pieces(digest, "shard") > 0, folder / "fuzzy.log", *command)
     committed, total = copy.pieces(digest, "shard"), original["pieces"]["made"]
     copy.run(*command)

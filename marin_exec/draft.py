@@ -14,6 +14,7 @@ from marin_exec.records import Head, Record
 from marin_exec.source import changed_functions, source_of
 from marin_exec.step import Step, StepPath
 from marin_exec.store import Store
+from marin_exec.store.content import SAME_CONTENT, content_key, link_broken, link_to, made_from
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
 
@@ -45,6 +46,21 @@ def _read_one(store: Store, digest: str) -> Found:
         return Found(head, problem=str(error))
 
 
+LINKED_IF = "linked if its inputs come out as before"
+
+
+def _reused(draft: PlannedStep) -> str:
+    assert draft.record is not None
+    reason = f"made by run {draft.record.run_id}"
+    if draft.record.name not in draft.names:
+        reason += f" under the name {draft.record.name}"
+    if draft.record.link is not None:
+        reason = f"{draft.record.link.phrase} (run {draft.record.run_id})"
+    if draft.code_changed:
+        reason += f"; code changed in {', '.join(draft.code_changed)} (reused)"
+    return reason
+
+
 class Draft:
     """See `marin_exec.plan.make_plan`, which calls `judge` upwards from the sources and then `choose`."""
 
@@ -52,12 +68,14 @@ class Draft:
         self,
         store: Store,
         options: PlanOptions,
+        forced: Collection[str],
         identities: dict[int, Identity],
         references: dict[int, list[StepPath]],
         found: dict[str, Found],
     ):
         self._store = store
         self._options = options
+        self._forced = forced
         self._identities = identities
         self._references = references
         self._found = found
@@ -90,7 +108,7 @@ class Draft:
             last_attempt=found.head.attempt if found.head else 0,
             source=source,
             code_changed=changed,
-            forced=any(name in self._options.force for name in names),
+            forced=any(name in self._forced for name in names),
         )
         if changed and self._options.on_code_change is OnCodeChange.REFUSE:
             raise ConfigError(
@@ -98,12 +116,11 @@ class Draft:
                 f"--on-code-change is 'refuse'. Take 'say' to reuse the output, or 'rerun' to make it again"
             )
         reason, causes = self._invalid_because(draft, found)
-        action = Action.RUN if reason else Action.REUSE
-        if record is not None and action is Action.REUSE:
-            reason = f"made by run {record.run_id}"
-            if changed:
-                reason += f"; code changed in {', '.join(changed)} (reused)"
-        self.steps[identity.digest] = dataclasses.replace(draft, action=action, reason=reason, causes=causes)
+        if not reason:
+            settled = dataclasses.replace(draft, action=Action.REUSE, reason=_reused(draft))
+        else:
+            settled = self._linked(dataclasses.replace(draft, reason=reason, causes=causes))
+        self.steps[identity.digest] = settled
 
     def _invalid_because(self, draft: PlannedStep, found: Found) -> tuple[str, tuple[str, ...]]:
         """Returns why a step's current record does not serve, and the root causes; "" if it does."""
@@ -122,7 +139,38 @@ class Draft:
             if upstream.record is not None and upstream.action is Action.RUN:
                 reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
                 return reason, upstream.causes
+        if draft.record.link is not None:
+            broken = link_broken(self._store, draft.record.link)
+            if broken:
+                return broken, (f"{name}: {broken}",)
         return self._stale_because(draft.record)
+
+    def _linked(self, draft: PlannedStep) -> PlannedStep:
+        """Returns a step that would run as a LINK, if its inputs are known and something was made from the same content."""
+        if draft.forced or draft.step.kind.reads_lineage or not draft.references:
+            return draft
+        held = {(digest, ref.milestone): self._will_hold(digest, ref.milestone) for digest, ref in draft.references}
+        known = {key: output for key, output in held.items() if output is not None}
+        if len(known) < len(held):
+            if draft.record is None and self._explainer.nearest(draft.step.name, draft.step.kind.name) is not None:
+                return dataclasses.replace(draft, reason=f"{draft.reason}; {LINKED_IF}")
+            return draft
+        made = made_from(
+            self._store,
+            content_key(draft.identity, known),
+            lambda record: draft.serves(record, self._options.on_code_change),
+        )
+        if made is None:
+            return draft
+        changed = tuple(changed_functions(made.source["functions"], draft.source.functions))
+        link = link_to(made, "content", SAME_CONTENT)
+        reason = f"{draft.reason}; {link.phrase}" + (f"; code changed in {', '.join(changed)}" if changed else "")
+        return dataclasses.replace(draft, action=Action.LINK, reason=reason, link=link, code_changed=changed)
+
+    def _will_hold(self, digest: str, milestone: str | None) -> str | None:
+        """Returns the output digest that an input has when a dependant's turn comes; None if that is not known yet."""
+        known = self.steps[digest].action in (Action.REUSE, Action.LINK)
+        return self._produced(digest, milestone) if known else None
 
     def _stale_because(self, record: Record) -> tuple[str, tuple[str, ...]]:
         for bound in record.dependencies:
@@ -137,20 +185,24 @@ class Draft:
         return "", ()
 
     def _produced(self, digest: str, milestone: str | None) -> str | None:
-        """Returns the output digest of a step's current record, or of a milestone of it; None if it has none now."""
+        """Returns the output digest of a step's current record (of a LINK: of what it points at), or of a milestone of it;
+        None if it has none now."""
         if milestone is not None:
             piece = self._milestone(digest, milestone)
             return piece_digest(piece) if piece is not None else None
-        record = self._found[digest].record
-        return record.output_digest if record else None
+        link, record = self.steps[digest].link, self._found[digest].record
+        return link.output_digest if link else record.output_digest if record else None
 
     def _milestone(self, digest: str, name: str) -> Piece | None:
         """Returns a milestone of a step's current record, or of its last attempts if it was never done."""
-        found = self._found[digest]
-        if found.head is None:
+        found, link = self._found[digest], self.steps[digest].link
+        if link is not None:
+            owner, chain = link.digest, link.chain
+        elif found.head is not None:
+            owner, chain = found.record.pieces_at if found.record else (digest, found.head.chain)
+        else:
             return None
-        chain = found.record.chain if found.record else found.head.chain
-        return piece_named(self._store, digest, chain, "milestone", name)
+        return piece_named(self._store, owner, chain, "milestone", name)
 
     def choose(self, targets: Collection[str]) -> None:
         """Second pass, backwards: settles the action of each step by whether it is wanted."""
@@ -162,7 +214,8 @@ class Draft:
             elif digest not in wanted:
                 draft = dataclasses.replace(draft, action=Action.GONE, reason=f"not needed ({draft.reason})", causes=())
             head = self._found[digest].head
-            if draft.action is Action.RUN and head is not None and head.state == "held" and not draft.forced:
+            may_wait = draft.action in (Action.RUN, Action.LINK) and not draft.forced
+            if may_wait and head is not None and head.state == "held":
                 holder = f"held by {head.host} (pid {head.pid}, attempt {head.attempt})"
                 why = f"{draft.reason}; {holder}: reuse its output, or take over if it died"
                 draft = dataclasses.replace(draft, action=Action.WAIT, reason=why)
@@ -172,7 +225,18 @@ class Draft:
             if draft.action in (Action.RUN, Action.WAIT):
                 wanted.update(other for other, ref in draft.references if not self._serves_alone(other, ref))
                 wanted.update(draft.after)
+            elif draft.action is Action.LINK:  # needs to know what its inputs held, and not their data
+                wanted.update(other for other in draft.dependency_digests if self.steps[other].action is Action.LINK)
             self.steps[digest] = draft
+        for digest, draft in self.steps.items():
+            if draft.action is Action.REUSE and (moving := self._remade(draft)):
+                reason = f"{draft.reason}; made again if {moving} comes out different"
+                self.steps[digest] = dataclasses.replace(draft, reason=reason)
+
+    def _remade(self, draft: PlannedStep) -> str:
+        """Returns the name of an input of a finished step that this run makes again; "" if there is none."""
+        remade = (self.steps[digest] for digest, ref in draft.references if ref.milestone is None)
+        return next((each.step.name for each in remade if each.action in (Action.RUN, Action.WAIT)), "")
 
     def _data_gone(self, draft: PlannedStep, wanted: bool) -> PlannedStep:
         assert draft.record is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from marin_exec.errors import StoreError
 from marin_exec.identity import differences
-from marin_exec.records import DependencyRecord, Record
+from marin_exec.records import DependencyRecord, Link, Record
 from marin_exec.store import Location, Store
 
 
@@ -32,7 +32,7 @@ class Edge:
     sub_paths: tuple[str, ...]
     milestone: str | None
     relation: str
-    """"input", or "after" for an order without identity."""
+    """"input"; "after" for an order without identity; "link" from the step whose output was taken instead of making it."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,10 @@ def upstream(store: Store, start: Located, *, depth: int | None = None) -> Linea
     """Returns everything that an artifact was made from, `depth` steps up or all the way."""
 
     def step_up(record: Record) -> Iterable[tuple[Node, Edge]]:
+        if record.link is not None and (original := _original(store, record.link)) is not None:
+            yield _node(original), Edge(_key(original), _key(record), (), None, "link")
         for relation, bound in _bound(record):
-            parent = _record_of_attempt(store, bound.digest, store.locate(bound.path).attempt)
+            parent = _record_bound(store, bound)
             key = _key(parent) if parent else f"{bound.digest}/{bound.path.split('/')[-1]}"
             node = Node(key, 0, bound.name, bound.kind, bound.digest, parent)
             yield node, Edge(key, _key(record), bound.sub_paths, bound.milestone, relation)
@@ -150,16 +152,20 @@ def downstream(store: Store, start: Located, *, depth: int | None = None) -> Lin
     A step that is not done counts by its last attempt, for what was made from its milestones.
     """
     users: dict[str, list[tuple[Record, str, DependencyRecord]]] = {}
+    links: dict[str, list[Record]] = {}
     for child in _all_begun(store):
+        if child.link is not None:
+            links.setdefault(child.link.digest, []).append(child)
         for relation, bound in _bound(child):
             users.setdefault(bound.digest, []).append((child, relation, bound))
 
     def step_down(record: Record) -> Iterable[tuple[Node, Edge]]:
+        for child in links.get(record.digest, []):
+            yield _node(child), Edge(_key(record), _key(child), (), None, "link")
         for child, relation, bound in users.get(record.digest, []):
             if relation == "after" or not _uses(bound, record, start):
                 continue  # an order is not a making
-            node = Node(_key(child), 0, child.name, child.kind, child.digest, child)
-            yield node, Edge(_key(record), _key(child), bound.sub_paths, bound.milestone, relation)
+            yield _node(child), Edge(_key(record), _key(child), bound.sub_paths, bound.milestone, relation)
 
     return _walk(start, step_down, depth)
 
@@ -208,7 +214,7 @@ def _uses(bound: DependencyRecord, record: Record, start: Located) -> bool:
 
 
 def _walk(start: Located, neighbours: Callable[[Record], Iterable[tuple[Node, Edge]]], depth: int | None) -> Lineage:
-    first = Node(_key(start.record), 0, start.record.name, start.record.kind, start.record.digest, start.record)
+    first = _node(start.record)
     nodes = {first.key: first}
     edges: dict[Edge, None] = {}
     frontier, distance = [first], 0
@@ -226,8 +232,13 @@ def _walk(start: Located, neighbours: Callable[[Record], Iterable[tuple[Node, Ed
     return Lineage(start, tuple(nodes.values()), tuple(edges))
 
 
+def _node(record: Record) -> Node:
+    return Node(_key(record), 0, record.name, record.kind, record.digest, record)
+
+
 def _key(record: Record) -> str:
-    return f"{record.digest}/{record.output_path.split('/')[-1]}"
+    made = record.output_path.split("/")[-1]
+    return f"{record.digest}/{made}" if record.link is None else f"{record.digest}/a{record.attempt}-linked"
 
 
 def _location(store: Store, artifact: str) -> Location | None:
@@ -238,6 +249,36 @@ def _location(store: Store, artifact: str) -> Location | None:
         if artifact.startswith(("/", "file://", "memory://")):
             raise
         return None
+
+
+def _original(store: Store, link: Link) -> Record | None:
+    """Returns the record that a link points at; None if it is not to be had."""
+    return store.readable_record(link.digest, link.attempt)
+
+
+def _record_bound(store: Store, bound: DependencyRecord) -> Record | None:
+    """Returns the record of what an input was when it was bound.
+
+    Its path leads to the attempt, unless the output was linked or adopted: then it lies elsewhere, and the input's own
+    records are searched for the one that has it there.
+    """
+    attempt = _attempt_in(store, bound)
+    if attempt is not None or not bound.path:
+        return _record_of_attempt(store, bound.digest, attempt)
+    for number in reversed(store.attempts(bound.digest)):
+        record = store.readable_record(bound.digest, number)
+        if record is not None and record.output_path == bound.path:
+            return record
+    return _record_of_attempt(store, bound.digest, None)
+
+
+def _attempt_in(store: Store, bound: DependencyRecord) -> int | None:
+    """Returns the attempt that a bound path names, or None if the path is not in the input's own directory."""
+    try:
+        location = store.locate(bound.path)
+    except StoreError:
+        return None
+    return location.attempt if bound.digest.startswith(location.digest16) else None
 
 
 def _record_of_attempt(store: Store, digest: str, attempt: int | None) -> Record | None:

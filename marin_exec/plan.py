@@ -11,12 +11,12 @@ A run makes one plan and follows it; workers never plan again. What a plan canno
 give the same output) the scheduler looks up when the step's turn comes, and the reason says so.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from marin_exec.draft import Draft, read_store
-from marin_exec.errors import ConfigError
 from marin_exec.identity import identify
 from marin_exec.planned import Action, OnCodeChange, Plan, PlannedStep, PlanOptions
+from marin_exec.selection import check_names, check_nothing_else_runs, select
 from marin_exec.step import Step, StepPath, step_references, topological
 from marin_exec.store import Store
 
@@ -36,8 +36,8 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     """Works out what a run of these steps would do.
 
     Raises:
-        ConfigError: a config cannot be identified, two steps clash, a name in the options is not a step of the
-            experiment, or `on_code_change` is "refuse" and code differs.
+        ConfigError: a config cannot be identified; two steps clash; the options name no step of the experiment, contradict
+            each other, or allow for less than is needed; or `on_code_change` is "refuse" and code differs.
         StoreError: the store cannot be read.
     """
     options = options or PlanOptions()
@@ -46,20 +46,19 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     related = topological([other for step in order for other in step.see], references)
     known = {id(step) for step in order}
     identities = identify([*order, *(step for step in related if id(step) not in known)])
-    check_names(options.only + options.force, order)
-    targets = (
-        [step for step in order if step.name in options.only] if options.only else _leaves(steps, order, references)
-    )
-    reachable = topological(targets, references)
-    _check_forced(options, reachable)
+    chosen = select(options, _leaves(steps, order, references), order, references)
+    reachable = topological(list(chosen.targets), references)
     names: dict[str, dict[str, None]] = {}
     for step in reachable:
         names.setdefault(identities[id(step)].digest, {})[step.name] = None
-    draft = Draft(store, options, identities, references, read_store(store, names))
+    draft = Draft(store, options, chosen.forced, identities, references, read_store(store, names))
     for step in reachable:
         draft.judge(step, tuple(names[identities[id(step)].digest]))
-    target_digests = tuple(dict.fromkeys(identities[id(step)].digest for step in targets))
+    target_digests = tuple(dict.fromkeys(identities[id(step)].digest for step in chosen.targets))
     draft.choose(target_digests)
+    if chosen.may_run is not None:
+        may_run = frozenset(identities[each].digest for each in chosen.may_run)
+        check_nothing_else_runs(options, may_run, draft.steps)
     return Plan(steps=draft.steps, targets=target_digests, options=options)
 
 
@@ -73,26 +72,3 @@ def _leaves(steps: Sequence[Step], order: list[Step], references: dict[int, list
     inner = {id(ref.step) for step in order for ref in step_references(step, references) if ref.milestone is None}
     inner |= {id(each) for step in order for each in step.after}
     return [step for step in steps if id(step) not in inner]
-
-
-def check_names(names: Collection[str], steps: Sequence[Step]) -> None:
-    """Raises ConfigError for a name that no step has, with the nearest names that exist."""
-    known = {step.name for step in steps}
-    for name in names:
-        if name not in known:
-            import difflib
-
-            near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.4) or sorted(known)[:10]
-            raise ConfigError(
-                f"no step is named {name!r}; did you mean {', '.join(near)}? `marin-exec plan EXPERIMENT` lists all names"
-            )
-
-
-def _check_forced(options: PlanOptions, reachable: Sequence[Step]) -> None:
-    known = {step.name for step in reachable}
-    for name in options.force:
-        if name not in known:
-            raise ConfigError(
-                f"--force {name}: none of the steps in --only ({', '.join(options.only)}) needs it, so it would not run; "
-                f"give --only {name} too"
-            )

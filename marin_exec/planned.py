@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from marin_exec.records import Record
+from marin_exec.records import Link, Record
 from marin_exec.source import SourceInfo
 from marin_exec.step import Step, StepPath
 
@@ -12,6 +12,8 @@ from marin_exec.step import Step, StepPath
 class Action(StrEnum):
     RUN = "RUN"
     REUSE = "REUSE"
+    LINK = "LINK"
+    """Another recipe made the same from the same content: its output serves, and the record says so."""
     WAIT = "WAIT"
     """Another driver holds the lease: wait for it and reuse what it makes, or take over if it died."""
     GONE = "GONE"
@@ -31,10 +33,18 @@ class OnCodeChange(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
+    """What a plan is about; names may be patterns with *, ? and [...]. See `marin_exec.selection`."""
+
     only: tuple[str, ...] = ()
-    """Names of steps to bring about, with what they need; by default the experiment's last steps."""
+    """Just these steps: what they need must be there."""
+    until: tuple[str, ...] = ()
+    """These steps with what they need; by default the experiment's last steps."""
+    start_from: tuple[str, ...] = ()
+    """These steps again, and everything that is made from them; nothing else."""
     force: tuple[str, ...] = ()
-    """Names of steps to run even if they are done; they start afresh."""
+    """Steps to run even if they are done; they start afresh."""
+    with_descendants: bool = False
+    """With `force`: also everything that is made from them."""
     on_code_change: OnCodeChange = OnCodeChange.SAY
 
 
@@ -64,8 +74,10 @@ class PlannedStep:
     """The number of the last attempt that anybody had begun when the plan was made; 0 if none."""
     source: SourceInfo
     code_changed: tuple[str, ...]
-    """Functions that differ from those that made the current output."""
+    """Functions that differ from those that made the current output, or the one that is linked to."""
     forced: bool
+    link: Link | None = None
+    """What a LINK would point at."""
     resumption: str = ""
     """What becomes of a half-done step's shards and milestones; "" if there is nothing to say."""
 
@@ -73,6 +85,13 @@ class PlannedStep:
     def explanation(self) -> str:
         """The reason, and what becomes of half-done work: one line for a person."""
         return "; ".join(part for part in (self.reason, self.resumption) if part)
+
+    def serves(self, made: Record, on_code_change: OnCodeChange) -> bool:
+        """Whether another step's output may stand for this one's if it was made from the same content."""
+        if self.forced or self.step.kind.reads_lineage or made.digest == self.digest:
+            return False
+        lenient = on_code_change in (OnCodeChange.SAY, OnCodeChange.REUSE)
+        return lenient or made.source["digest"] == self.source.digest
 
     @property
     def dependency_digests(self) -> tuple[str, ...]:
@@ -94,6 +113,11 @@ class Plan:
     def to_run(self) -> list[PlannedStep]:
         """Steps that this plan runs or waits for; empty means that nothing has to be started."""
         return self.with_action(Action.RUN, Action.WAIT)
+
+    @property
+    def to_do(self) -> list[PlannedStep]:
+        """Steps for which something is written: those to run, and those to link."""
+        return self.with_action(Action.RUN, Action.WAIT, Action.LINK)
 
     def named(self, name: str) -> PlannedStep | None:
         """Returns the step of that name, or None if the plan has none."""

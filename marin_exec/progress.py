@@ -33,6 +33,7 @@ _WORDS = {
     State.RUNNING: "run",
     State.DONE: "done",
     State.REUSED: "reuse",
+    State.LINKED: "link",
     State.FAILED: "FAILED",
     State.BLOCKED: "blocked",
     State.CANCELLED: "cancel",

@@ -35,6 +35,33 @@ class DependencyRecord(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Link(Part):
+    """Where a step's output was taken from instead of making it: another step's, which is no link itself."""
+
+    digest: str
+    """The other step's whole digest."""
+    attempt: int
+    """The attempt of it that made the output."""
+    chain: int
+    """That attempt's chain: where its milestones are."""
+    name: str
+    """The other step's display name when it ran."""
+    output_digest: str
+    """The link holds while the other step's current record has this one."""
+    how: Literal["content", "blessed"]
+    """Its inputs held the same content, or a person said that the output serves."""
+    reason: str
+    by: str = ""
+    """The person, for one that was blessed."""
+
+    @property
+    def phrase(self) -> str:
+        """What the step was linked to, by whom and why, in a few words."""
+        done = f"blessed by {self.by} as" if self.how == "blessed" else "linked to"
+        return f"{done} {self.name} ({self.digest[:16]}): {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record(Document):
     """The facts of one attempt that was committed. Never rewritten."""
 
@@ -51,7 +78,7 @@ class Record(Document):
     """The first of the attempts whose pieces this one took up; the attempt itself if it took up none."""
     run_id: str
     output_path: str
-    """Relative to the store's prefix."""
+    """Relative to the store's prefix; a full path or URL for data that was adopted where it lies."""
     files: tuple[FileEntry, ...]
     output_digest: str
     result: Any = None
@@ -77,6 +104,15 @@ class Record(Document):
     pieces: Any = None
     """How many shards and milestones were made and how many taken up."""
     milestones: tuple[str, ...] = ()
+    content_key: str = ""
+    """The identity with each dependency replaced by what it held; "" for a step without dependencies."""
+    link: Link | None = None
+    """Set if nothing was run: `output_path`, `files`, `output_digest` and the result are the other step's."""
+
+    @property
+    def pieces_at(self) -> tuple[str, int]:
+        """The digest of the step and the chain whose milestones this output has."""
+        return (self.link.digest, self.link.chain) if self.link else (self.digest, self.chain)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,11 +67,12 @@ def run_plan(
     interrupted = False
     with reporter:
         try:
-            if backend == "ray":
-                reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
-            scheduler.backend.start()
-            with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
-                scheduler.run()
+            if scheduler.begin():
+                if backend == "ray":
+                    reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
+                scheduler.backend.start()
+                with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
+                    scheduler.run()
         except KeyboardInterrupt:
             interrupted = True
         finally:

@@ -27,6 +27,8 @@ class Kind:
     """Given the output directory, a digest of what it means, for formats whose bytes differ between equal runs."""
     gang: bool = False
     """Whether the function may run in several processes at once; see `Resources.ranks`."""
+    reads_lineage: bool = False
+    """The function looks at how its inputs were made too, so that equal inputs do not make an equal output."""
 
 
 _KINDS: dict[tuple[str, int], Kind] = {}
@@ -44,6 +46,7 @@ def kind(
     version: int | None = None,
     content_digest: Callable[[str], str] | None = None,
     gang: bool = False,
+    reads_lineage: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declares a step function `fn(config, out) -> result` to be of this kind.
 
@@ -52,6 +55,8 @@ def kind(
         version: raised when the meaning of the output changes; None identifies the kind by its source digest.
         content_digest: given the output directory, returns a digest of its meaning, for formats that are not byte-stable.
         gang: the function looks at `out.rank` and may run as several ranks (`Resources.ranks`).
+        reads_lineage: the function looks at how its inputs were made (records, lineage), not only at what they hold; then
+            it is never linked to an output that was made from equal inputs of other origin.
 
     Raises:
         ConfigError: another function already has this kind name and version.
@@ -62,7 +67,7 @@ def kind(
         )
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
-        declared = Kind(name, version, fn, content_digest, gang)
+        declared = Kind(name, version, fn, content_digest, gang, reads_lineage)
         if version is not None:
             earlier = _KINDS.get((name, version))
             if earlier is not None and not _same_function(earlier.fn, fn):

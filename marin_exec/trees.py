@@ -1,9 +1,11 @@
 """Reading identity trees: as flat dotted paths for people, and as the fields in which two of them differ."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from marin_exec.encoding import canonical_bytes
 
 _CUT = 80
 _BRACKETS = {"list": "[]", "tuple": "()", "set": "{}", "dict": "{}"}
@@ -173,3 +175,24 @@ def dependency_references(tree: dict[str, Any]) -> dict[str, str]:
             yield from walk(child, path + suffix)
 
     return dict(walk(tree["config"], "config"))
+
+
+def with_content(node: list[Any], held: Mapping[tuple[str, str | None], str]) -> list[Any]:
+    """Returns a node with each dependency replaced by what it holds, so that it does not matter how that was made.
+
+    Args:
+        node: an encoded config.
+        held: output digests by (digest, milestone) of the dependencies; all of them.
+    """
+    tag = node[0]
+    if tag == "step":
+        return ["content", held[node[1], node[3]], node[2], node[3]]
+    if tag in ("data", "named_tuple"):
+        return [tag, node[1], [[name, with_content(each, held)] for name, each in node[2]]]
+    if tag in ("list", "tuple"):
+        return [tag, [with_content(each, held) for each in node[1]]]
+    if tag == "dict":
+        return [tag, [[key, with_content(each, held)] for key, each in node[1]]]
+    if tag == "set":
+        return [tag, sorted((with_content(each, held) for each in node[1]), key=canonical_bytes)]
+    return node

@@ -17,7 +17,7 @@ FLOORS = (
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),
     ("store", "provenance"),
-    ("planned", "explain", "half_done", "draft", "plan", "lineage", "status"),
+    ("planned", "selection", "explain", "half_done", "draft", "plan", "lineage", "status"),
     ("runners",),
     ("progress", "experiment", "run"),
     ("cli",),

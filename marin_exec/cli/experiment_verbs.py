@@ -1,7 +1,9 @@
 """The verbs that take an experiment: plan, run, status, why."""
 
+import dataclasses
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,24 +24,43 @@ _CODE_CHANGE = click.option(
     show_default=True,
     help="A finished step whose code differs: reuse and say so; also take up its half-done shards (reuse); run it again; refuse.",
 )
-_ONLY = click.option(
-    "--only", multiple=True, metavar="NAME", help="Bring about this step and what it needs; repeatable."
-)
-_FORCE = click.option("--force", multiple=True, metavar="NAME", help="Run this step even if it is done; repeatable.")
 
 
-def _options(only: tuple[str, ...], force: tuple[str, ...], on_code_change: str) -> "PlanOptions":
+def _chosen_steps(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose steps; they come as keyword arguments of these names, for `_options`."""
+    for option in reversed(
+        [
+            click.option("--only", multiple=True, metavar="NAME", help="Just this step: what it needs must be there."),
+            click.option("--until", multiple=True, metavar="NAME", help="This step and what it needs."),
+            click.option(
+                "--from",
+                "start_from",
+                multiple=True,
+                metavar="NAME",
+                help="This step again, and all that is made from it; nothing else.",
+            ),
+            click.option("--force", multiple=True, metavar="NAME", help="This step again, even if it is done."),
+            click.option("--with-descendants", is_flag=True, help="With --force: also all that is made from it."),
+            _CODE_CHANGE,
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+_NAMES = "NAMEs may be patterns (*, ?, [...]); the options that take one are repeatable."
+
+
+def _options(on_code_change: str, **chosen: Any) -> "PlanOptions":
     from marin_exec.plan import OnCodeChange, PlanOptions
 
-    return PlanOptions(only=only, force=force, on_code_change=OnCodeChange(on_code_change))
+    return PlanOptions(on_code_change=OnCodeChange(on_code_change), **chosen)
 
 
-@click.command(context_settings={**HELP, "ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True}, epilog=_NAMES)
 @experiment_arguments
 @prefix_option
-@_ONLY
-@_FORCE
-@_CODE_CHANGE
+@_chosen_steps
 @click.option("--check", is_flag=True, help="Exit with 3 if something would run.")
 @click.option("-v", "--verbose", is_flag=True, help="List reused steps too.")
 @json_option
@@ -47,12 +68,10 @@ def plan(
     experiment: str,
     parameters: tuple[str, ...],
     prefix: str,
-    only: tuple[str, ...],
-    force: tuple[str, ...],
-    on_code_change: str,
     check: bool,
     verbose: bool,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Show what a run of EXPERIMENT would do with each step, and why. Writes nothing.
 
@@ -63,7 +82,7 @@ def plan(
     from marin_exec.store import Store
 
     loaded = load_experiment(experiment, parameters)
-    made = make_plan(loaded.steps, Store.open(prefix), _options(only, force, on_code_change))
+    made = make_plan(loaded.steps, Store.open(prefix), _options(**chosen))
     if as_json:
         print_json(plan_as_json(made))
     else:
@@ -72,12 +91,10 @@ def plan(
         sys.exit(EXIT_WORK_TO_DO)
 
 
-@click.command(context_settings={**HELP, "ignore_unknown_options": True})
+@click.command(context_settings={**HELP, "ignore_unknown_options": True}, epilog=_NAMES)
 @experiment_arguments
 @prefix_option
-@_ONLY
-@_FORCE
-@_CODE_CHANGE
+@_chosen_steps
 @click.option(
     "--max-runs", type=click.IntRange(min=0), help="Refuse before starting, with exit code 5, if more steps would run."
 )
@@ -95,14 +112,12 @@ def run(
     experiment: str,
     parameters: tuple[str, ...],
     prefix: str,
-    only: tuple[str, ...],
-    force: tuple[str, ...],
-    on_code_change: str,
     max_runs: int | None,
     backend: str,
     address: str | None,
     max_concurrent: int | None,
     dry_run: bool,
+    **chosen: Any,
 ) -> None:
     """Run EXPERIMENT: what is done is reused, what is not is run, once, whoever else runs it too.
 
@@ -115,7 +130,7 @@ def run(
 
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
-    made = make_plan(loaded.steps, store, _options(only, force, on_code_change))
+    made = make_plan(loaded.steps, store, _options(**chosen))
     if dry_run:
         print_plan(made, verbose=False)
         return
@@ -124,11 +139,11 @@ def run(
         print_plan(made, verbose=False)
         say_error(f"{would_run} steps would run, and --max-runs is {max_runs}; nothing was started")
         sys.exit(EXIT_MAX_RUNS)
-    if made.to_run:
+    if made.to_do:
         store.check_writable()
     _register(store, loaded.name, made)
     _say_code_changes(made)
-    if not made.to_run:
+    if not made.to_do:
         click.echo(f"{_counts(made)}; nothing to run", err=True)
         _print_targets(store, {digest: made.steps[digest].record for digest in made.targets})
         return
@@ -167,11 +182,9 @@ def status(experiment: str, parameters: tuple[str, ...], prefix: str, as_json: b
 @click.argument("step")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @prefix_option
-@_CODE_CHANGE
+@_chosen_steps
 @json_option
-def why(
-    experiment: str, step: str, parameters: tuple[str, ...], prefix: str, on_code_change: str, as_json: bool
-) -> None:
+def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as_json: bool, **chosen: Any) -> None:
     """Say why STEP of EXPERIMENT would run or be reused, down to the root cause."""
     from marin_exec.experiment import load_experiment
     from marin_exec.plan import check_names, make_plan
@@ -180,23 +193,24 @@ def why(
 
     loaded = load_experiment(experiment, parameters)
     check_names([step], topological(list(loaded.steps)))
-    made = make_plan(loaded.steps, Store.open(prefix), _options((), (), on_code_change))
-    chosen = made.named(step)
-    if chosen is None:  # only something else waits for it
-        chosen = make_plan(loaded.steps, Store.open(prefix), _options((step,), (), on_code_change)).named(step)
-    assert chosen is not None, step
+    options = _options(**chosen)
+    planned = make_plan(loaded.steps, Store.open(prefix), options).named(step)
+    if planned is None:  # nothing that was chosen is made from it
+        alone = dataclasses.replace(options, only=(), until=(step,), start_from=(), force=(), with_descendants=False)
+        planned = make_plan(loaded.steps, Store.open(prefix), alone).named(step)
+    assert planned is not None, step
     if as_json:
-        print_json(planned_as_json(chosen))
+        print_json(planned_as_json(planned))
         return
-    click.echo(f"{chosen.step.name} ({chosen.digest[:16]}): {chosen.action}")
-    click.echo(f"  because: {chosen.explanation}")
-    for cause in chosen.causes:
+    click.echo(f"{planned.step.name} ({planned.digest[:16]}): {planned.action}")
+    click.echo(f"  because: {planned.explanation}")
+    for cause in planned.causes:
         click.echo(f"  root cause: {cause}")
-    if chosen.record is not None:
+    if planned.record is not None:
         click.echo(
-            f"  last made: {chosen.record.finished} by run {chosen.record.run_id}, attempt {chosen.record.attempt}"
+            f"  last made: {planned.record.finished} by run {planned.record.run_id}, attempt {planned.record.attempt}"
         )
-    for name in chosen.code_changed:
+    for name in planned.code_changed:
         click.echo(f"  code changed: {name}")
     click.echo("  not covered: code of installed packages, data behind literal paths, and the engine itself")
 
@@ -208,7 +222,7 @@ def _register(store: "Store", name: str, made: "Plan") -> None:
     try:
         register_root(store, name, made.targets)
     except OSError as error:
-        if made.to_run:
+        if made.to_do:
             raise StoreError(f"store {store.prefix}: the experiment cannot be registered: {error}") from error
         click.echo(f"note: {name} is not registered in {store.prefix}, which cannot be written ({error})", err=True)
 
@@ -255,6 +269,11 @@ def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
         "causes": list(each.causes),
         "code_changed": list(each.code_changed),
         "output": each.record.output_path if each.record else None,
+        "link": each.link.to_json()
+        if each.link
+        else each.record.link.to_json()
+        if each.record and each.record.link
+        else None,
         "made_by_run": each.record.run_id if each.record else None,
         "depends_on": list(each.dependency_digests),
         "after": list(each.after),
@@ -270,10 +289,11 @@ def _counts(made: "Plan") -> str:
 def _say_code_changes(made: "Plan") -> None:
     from marin_exec.plan import Action
 
-    for each in made.with_action(Action.REUSE):
+    for each in made.with_action(Action.REUSE, Action.LINK):
         if each.code_changed:
             names = ", ".join(each.code_changed)
+            how = "linked" if each.action is Action.LINK else "reused"
             click.echo(
-                f"{each.step.name}: reused, though code changed in {names} (--on-code-change rerun makes it again)",
+                f"{each.step.name}: {how}, though code changed in {names} (--on-code-change rerun makes it again)",
                 err=True,
             )

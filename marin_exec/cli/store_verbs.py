@@ -31,6 +31,8 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
         return
     click.echo(f"{record.name}  {record.kind} v{record.kind_version}  digest {record.digest}")
     click.echo(f"output   {store.url(record.output_path)}")
+    if record.link is not None:
+        click.echo(f"link     {record.link.phrase}")
     size = sum(entry.size_bytes for entry in record.files)
     click.echo(f"files    {len(record.files)}, {size:,} bytes; output digest {record.output_digest[:16]}")
     ended = f"{record.finished} ({record.seconds:.1f} s)" if record.finished else "(not finished)"
@@ -170,6 +172,7 @@ def _print_node(node: "Node", found: "Lineage") -> None:
         f"{bound.name}{' @' + bound.milestone if bound.milestone else ''}" for bound in record.dependencies
     )
     for title, text in (
+        ("link", record.link.phrase if record.link else ""),
         (
             "config",
             _one_line({key: value for key, value in flatten(record.identity).items() if not value.startswith("step ")}),

@@ -37,18 +37,19 @@ class Bindings:
 
         A step that is yet to start has none: a forced or changed one will publish its own.
         """
-        chain = self._chain(digest)
-        return piece_named(self._store, digest, chain, "milestone", name) if chain is not None else None
+        at = self._pieces_at(digest)
+        return piece_named(self._store, *at, "milestone", name) if at is not None else None
 
-    def _chain(self, digest: str) -> int | None:
+    def _pieces_at(self, digest: str) -> tuple[str, int] | None:
+        """Returns the step and the chain whose milestones count; None while there are none."""
         status = self._statuses[digest]
         if status.record is not None:
-            return status.record.chain
+            return status.record.pieces_at
         if status.lease is not None:
-            return status.lease.chain
+            return digest, status.lease.chain
         never_started = status.attempts == 0 and (status.planned.forced or status.state is State.PENDING)
         head = None if never_started else self._store.head(digest)
-        return head.data.chain if head is not None else None
+        return (digest, head.data.chain) if head is not None else None
 
     def _bind(self, digest: str, milestone: str | None, sub_paths: tuple[str, ...]) -> DependencyRecord:
         upstream = self._statuses[digest]

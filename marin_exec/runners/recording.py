@@ -5,12 +5,13 @@ import time
 from typing import Any
 
 from marin_exec.provenance import RunContext
-from marin_exec.records import DependencyRecord, Record
+from marin_exec.records import DependencyRecord, Link, Record
 from marin_exec.runners.state import StepStatus
 from marin_exec.runners.task import AttemptOutput
 from marin_exec.secrets import redact_tree
 from marin_exec.step import Resources
 from marin_exec.store import Lease, Store, utc_now
+from marin_exec.store.content import content_key, held_by
 
 
 def begun_record(
@@ -43,6 +44,7 @@ def begun_record(
         dependencies=bound,
         after=after,
         first_after=first_after,
+        content_key=content_key(planned.identity, held_by(bound)),
         see=planned.see,
         started=utc_now(),
         finished="",
@@ -81,6 +83,24 @@ def finished_record(status: StepStatus, output: AttemptOutput) -> Record:
         source=output.source or begun.source,
         pieces={"made": output.pieces_made, "taken_up": output.pieces_taken_up},
         milestones=output.milestones,
+    )
+
+
+def linked_record(begun: Record, target: Record, link: Link) -> Record:
+    """Returns the record of a step that was linked: its own identity and inputs, and the other's output and code."""
+    return dataclasses.replace(
+        begun,
+        output_path=target.output_path,
+        files=target.files,
+        output_digest=target.output_digest,
+        result=target.result,
+        result_type=target.result_type,
+        measured=target.measured,
+        milestones=target.milestones,
+        source=target.source,
+        finished=utc_now(),
+        resources={},
+        link=link,
     )
 
 

@@ -13,21 +13,23 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from marin_exec.errors import MarinExecError, StoreError
+from marin_exec.errors import MarinExecError, StepFailed, StoreError
 from marin_exec.half_done import half_done
 from marin_exec.identity import resolve_config
-from marin_exec.plan import Action, OnCodeChange, Plan
+from marin_exec.plan import Action, Plan, PlannedStep
 from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.heartbeat import Heartbeats
 from marin_exec.runners.limits import Limits
+from marin_exec.runners.linking import gone_input, link_target, still_good
 from marin_exec.runners.queue import StartQueue
-from marin_exec.runners.recording import begun_record, finished_record, first_after
-from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
+from marin_exec.runners.recording import begun_record, finished_record, first_after, linked_record
+from marin_exec.runners.state import AVAILABLE, SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Backend, Failure
 from marin_exec.step import StepPath
 from marin_exec.store import Lease, LeaseLost, StalenessWatch, Store, claim
+from marin_exec.store.content import SAME_CONTENT, link_to, note_content
 
 logger = logging.getLogger(__name__)
 
@@ -53,23 +55,58 @@ class Scheduler:
     cancelled: bool = False
     """Set from a signal handler: the loop then stops everything, gives leases back, and returns."""
 
-    def run(self) -> dict[str, StepStatus]:
-        """Brings about every RUN and WAIT step, or finds out why not; returns all statuses by digest."""
+    def begin(self) -> bool:
+        """Makes the links that the plan is sure of, for which no backend is needed; returns whether anything is left.
+
+        May be called before the backend is started, and `run` after it.
+        """
         self._heartbeats = Heartbeats(self.timing.heartbeat, self.timing.lease, on_lost=self.backend.wake)
         self._watch = StalenessWatch(self.timing.lease, self.timing.heartbeat)
         self._limits = Limits(self.store, self._watch, self.timing.heartbeat)
         self._running: dict[str, StepStatus] = {}
         self._polled: dict[str, None] = {}
         self._next_poll = 0.0
-        self._limit = min(self.backend.capacity, self.max_concurrent or self.backend.capacity)
         for digest, planned in self.plan.steps.items():
-            settled = planned.action in (Action.REUSE, Action.GONE)
+            settled = self._settled_by_plan(planned)
             self.statuses[digest] = StepStatus(
                 planned, State.REUSED if settled else State.PENDING, planned.record if settled else None
             )
         self._unsettled = sum(status.state not in SETTLED for status in self.statuses.values())
         self._queue = StartQueue(self.statuses)
         self._bindings = Bindings(self.store, self.statuses)
+        self._backend: dict[str, object] = {}
+        try:
+            self._link_what_is_known()
+        except BaseException as error:
+            self._cancel_all(f"driver stopped: {type(error).__name__}: {error}".rstrip(": "))
+            raise
+        return self._unsettled > 0
+
+    def _link_what_is_known(self) -> None:
+        left = []
+        while (digest := self._queue.pop()) is not None:
+            if self.plan.steps[digest].action is Action.LINK:
+                self._try_to_start(self.statuses[digest], may_run=False)
+            if self.statuses[digest].state is State.PENDING:
+                left.append(digest)
+        for digest in left:
+            self._queue.put_back(digest)
+
+    def _settled_by_plan(self, planned: PlannedStep) -> bool:
+        """Whether a step is settled from the start; one whose input is made again, or linked anew, is looked at in its turn."""
+        if planned.action is not Action.REUSE:
+            return planned.action is Action.GONE
+        inputs = ((self.plan.steps[digest], self.statuses[digest], ref) for digest, ref in planned.references)
+        return all(
+            status.state in SETTLED or (ref.milestone is not None and upstream.record is None)
+            for upstream, status, ref in inputs
+        )
+
+    def run(self) -> dict[str, StepStatus]:
+        """Brings about every RUN, LINK and WAIT step, or finds out why not; returns all statuses by digest."""
+        if not self.statuses and not self.begin():
+            return self.statuses
+        self._limit = min(self.backend.capacity, self.max_concurrent or self.backend.capacity)
         self._backend = self.backend.describe()
         self._heartbeats.start()
         try:
@@ -128,10 +165,10 @@ class Scheduler:
             logger.warning("milestone %s: cannot be looked up, trying again: %s", name, error)
             return False
 
-    def _try_to_start(self, status: StepStatus) -> None:
+    def _try_to_start(self, status: StepStatus, may_run: bool = True) -> None:
         """Settles, starts or postpones a step whose inputs are there; whatever goes wrong is the end of that step."""
         try:
-            self._claim_or_wait(status)
+            self._claim_or_wait(status, may_run)
         except Exception as error:
             known = isinstance(error, (MarinExecError, OSError))
             text = "" if known else traceback.format_exc()
@@ -141,25 +178,29 @@ class Scheduler:
 
     # -- taking a step ---------------------------------------------------------------------------------------------
 
-    def _claim_or_wait(self, status: StepStatus) -> None:
-        planned = status.planned
+    def _claim_or_wait(self, status: StepStatus, may_run: bool) -> None:
+        planned, policy = status.planned, self.plan.options.on_code_change
         versioned = self.store.head(planned.digest)
         head = versioned.data if versioned else None
         bound = self._bindings.of_config(status)
         if head is not None and head.current is not None and head.state != "held":
             record = self.store.readable_record(planned.digest, head.current)
-            if record is not None and self._still_good(status, record, bound):
+            if record is not None and still_good(self.store, status, record, bound, policy):
                 status.record = record
                 self._settle(status, State.REUSED, f"made by run {record.run_id}")
                 return
         if head is not None and head.state == "held" and not self._watch.is_stale(planned.digest, head):
             self._wait(status, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
             return
+        target = link_target(self.store, status, bound, policy)
+        if target is None and not may_run:
+            return
+        if target is None and planned.action in (Action.REUSE, Action.LINK):
+            self._check_inputs(status, bound)
         forced_afresh = planned.forced and status.attempts == 0
-        policy = self.plan.options.on_code_change
         earlier = half_done(self.store, planned.digest, head, planned.source, policy, bound)
         new_chain = forced_afresh or bool(earlier.afresh)
-        if waits_for := self._limits.take(status):
+        if target is None and (waits_for := self._limits.take(status)):
             self._wait(status, waits_for)
             return
         me = (socket.gethostname(), os.getpid(), self.timing.heartbeat)
@@ -167,6 +208,9 @@ class Scheduler:
         if lease is None:  # somebody was faster
             self._limits.give_back(status)
             self._polled[planned.digest] = None
+            return
+        if target is not None:
+            self._link(status, lease, bound, target)
             return
         notes = [planned.reason, "" if forced_afresh else earlier.note]
         if head is not None and head.state == "held":
@@ -180,16 +224,24 @@ class Scheduler:
         if (status.state, status.note) != (State.WAITING, note):
             self._settle(status, State.WAITING, note)
 
-    def _still_good(self, status: StepStatus, record: Record, bound: tuple[DependencyRecord, ...]) -> bool:
-        """Whether a record found when the step's turn came serves: made from the same inputs, its data there."""
+    def _check_inputs(self, status: StepStatus, bound: tuple[DependencyRecord, ...]) -> None:
+        """Raises StepFailed if a step that was not expected to run lacks an input that nobody was asked to make again."""
+        gone = gone_input(self.store, bound, self.statuses)
+        if gone:
+            raise StepFailed(
+                f"step {status.planned.step.name}: an input came out different, so it has to be made again, and the data of "
+                f"its input {gone} is gone; run again, which makes both"
+            )
+
+    def _link(self, status: StepStatus, lease: Lease, bound: tuple[DependencyRecord, ...], target: Record) -> None:
         planned = status.planned
-        if planned.forced and record.attempt <= planned.last_attempt:
-            return False  # it was made, or being made, when this run was asked to make it again
-        if self.plan.options.on_code_change is OnCodeChange.RERUN and record.source["digest"] != planned.source.digest:
-            return False
-        made_from = {(each.digest, each.milestone): each.output_digest for each in record.dependencies}
-        now = {(each.digest, each.milestone): each.output_digest for each in bound}
-        return made_from == now and not self.store.missing_files(record)
+        status.lease, status.last_attempt = lease, lease.attempt
+        after = self._bindings.of_after(status)
+        first = first_after(self.store, planned.digest, lease, after)
+        begun = begun_record(status, lease, target.output_path, self.context, {}, bound, after, first)
+        link = link_to(target, "content", SAME_CONTENT)
+        if self._committed(status, linked_record(begun, target, link)):
+            self._settle(status, State.LINKED, link.phrase)
 
     def _start(self, status: StepStatus, lease: Lease, bound: tuple[DependencyRecord, ...], reason: str) -> None:
         planned = status.planned
@@ -247,41 +299,33 @@ class Scheduler:
         if isinstance(outcome, Failure):
             self._end_failed(status, outcome)
             return
-        record, lease = finished_record(status, outcome), status.lease
+        record = finished_record(status, outcome)
+        if self._committed(status, record):
+            self._settle(status, State.DONE, f"{record.seconds:.1f} s")
+
+    def _committed(self, status: StepStatus, record: Record) -> bool:
+        """Makes a record its step's result; if that fails, ends the attempt as it should and returns False."""
+        lease = status.lease
         assert lease is not None
         self._heartbeats.remove(status)  # a renewal after the commit would look like a lost lease
         try:
             self._commit(lease, record)
         except LeaseLost as error:
             self._try_again(status, f"lease lost before the commit: {error}")
-            return
+            return False
         except (OSError, StoreError) as error:
             reason = f"{type(error).__name__}: {error}; the output could not be committed in {COMMIT_TRIES} tries"
             self._end_failed(status, Failure(reason=reason, infrastructure=True))
-            return
+            return False
         self._forget_attempt(status)
         status.record = record
-        self._settle(status, State.DONE, f"{record.seconds:.1f} s{self._left_behind(status)}")
-
-    def _left_behind(self, status: StepStatus) -> str:
-        """Names finished steps that this run left alone, and whose input has now turned out different."""
-        before, now = status.planned.record, status.record
-        if before is None or now is None or before.output_digest == now.output_digest:
-            return ""
-        digest = status.planned.digest
-        stale = [
-            other.planned.step.name
-            for other in self.statuses.values()
-            if other.state is State.REUSED
-            and digest in other.planned.dependency_digests
-            and other.planned.action is Action.REUSE
-        ]
-        return f"; other content than before: the next run makes {', '.join(stale)} again" if stale else ""
+        return True
 
     def _commit(self, lease: Lease, record: Record) -> None:
         """Commits, and tries again what may pass: the work of the whole attempt hangs on it."""
         for left in reversed(range(COMMIT_TRIES)):
             try:
+                note_content(self.store, record)
                 lease.commit(record)
                 return
             except LeaseLost:
@@ -371,7 +415,7 @@ class Scheduler:
         status.state, status.note = state, note
         self._unsettled -= state in SETTLED
         self.on_change(status)
-        if state in (State.DONE, State.REUSED):
+        if state in AVAILABLE:
             self._queue.became_available(status.planned.digest)
         elif state is State.FAILED:
             self._block_dependants(status)
@@ -389,7 +433,10 @@ class Scheduler:
             ]
             for child in dict.fromkeys([*self._queue.need_whole(digest), *lacking]):
                 status = self.statuses[child]
-                if status.state is State.PENDING:
+                if status.state is State.PENDING and status.planned.action is Action.REUSE:
+                    status.record = status.planned.record
+                    self._settle(status, State.REUSED, f"as it was: {above.planned.step.name} {above.state}")
+                elif status.state is State.PENDING:
                     status.state, status.note = State.BLOCKED, f"{above.planned.step.name} {above.state}"
                     self._unsettled -= 1
                     self.on_change(status)

@@ -1,6 +1,6 @@
 """What the scheduler knows of each step while a run goes on.
 
-PENDING -> (REUSED | RUNNING -> DONE | FAILED) ; WAITING while somebody else holds the lease ; BLOCKED under a failure
+PENDING -> (REUSED | LINKED | RUNNING -> DONE | FAILED) ; WAITING while somebody else holds the lease ; BLOCKED under a failure
 """
 
 import os
@@ -23,13 +23,15 @@ class State(StrEnum):
     RUNNING = "running"
     DONE = "done"
     REUSED = "reused"
+    LINKED = "linked"
+    """Nothing was run: another step's output has the same content, and serves."""
     FAILED = "failed"
     BLOCKED = "blocked"
     CANCELLED = "cancelled"
 
 
-SETTLED = {State.DONE, State.REUSED, State.FAILED, State.BLOCKED, State.CANCELLED}
-AVAILABLE = {State.DONE, State.REUSED}
+SETTLED = {State.DONE, State.REUSED, State.LINKED, State.FAILED, State.BLOCKED, State.CANCELLED}
+AVAILABLE = {State.DONE, State.REUSED, State.LINKED}
 
 
 @dataclass

@@ -5,6 +5,7 @@
 .marin/steps/<digest>/attempts/<N>-<K>.jsonl                   segment K of attempt N's log
 .marin/steps/<digest>/attempts/<N>.record.json                 Record
 .marin/steps/<digest>/pieces/<chain>/shard/<quoted>.json       Piece, and the same for milestone/
+.marin/content/<content key>/<digest>.json                     ContentEntry
 .marin/roots/<id>.json                                         Root
 .marin/limits/<quoted>/<k>/head.json                           Head of slot k of a named limit
 """
@@ -20,6 +21,7 @@ CONTROL = ".marin"
 STEPS = f"{CONTROL}/steps"
 ROOTS = f"{CONTROL}/roots"
 LIMITS = f"{CONTROL}/limits"
+CONTENT = f"{CONTROL}/content"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
 TEMPORARY = ".marin-temporary-"
@@ -90,6 +92,18 @@ def quoted(name: str) -> str:
 
 def limit_slot(name: str, index: int) -> str:
     return f"{LIMITS}/{quoted(name)}/{index}/head.json"
+
+
+def content_directory(content_key: str) -> str:
+    if not is_digest(content_key):
+        raise InternalError(f"content key {content_key!r}: 64 hexadecimal digits are needed")
+    return f"{CONTENT}/{content_key}"
+
+
+def content(content_key: str, digest: str) -> str:
+    """Returns where it is noted that a step was made from this content."""
+    step_directory(digest)
+    return f"{content_directory(content_key)}/{digest}.json"
 
 
 def root(root_id: str) -> str:

@@ -31,6 +31,11 @@ def canonical_prefix(prefix: str) -> str:
     return os.path.abspath(path)
 
 
+def is_full(path: str) -> bool:
+    """Whether a path says by itself where it is: absolute, or a URL."""
+    return path.startswith("/") or _SCHEME.fullmatch(path) is not None
+
+
 def relative_path(prefix: str, path: str) -> str:
     """Returns a path relative to a canonical prefix; see `Store.relative`."""
     scheme = match[1] if (match := _SCHEME.fullmatch(path)) else None

@@ -20,7 +20,7 @@ from marin_exec.store.attempt_log import AttemptLog, read_events
 from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, Versioned
 from marin_exec.store.local import LocalFiles
 from marin_exec.store.memory import MemoryFiles
-from marin_exec.store.prefix import canonical_prefix, relative_path
+from marin_exec.store.prefix import canonical_prefix, is_full, relative_path
 
 if TYPE_CHECKING:
     from marin_exec.store.pieces import Piece
@@ -87,7 +87,7 @@ class Store:
 
     def url(self, relative: str) -> str:
         """Returns the full path: a plain one for file://, else a URL. One that is full already is returned as it is."""
-        return relative if relative.startswith(self._base) else self._base + relative
+        return relative if is_full(relative) else self._base + relative
 
     def relative(self, path: str) -> str:
         """Returns a path relative to the prefix.

@@ -44,7 +44,7 @@ class ScoreResult:
     """Output digest of the forecast that the run's first attempt recorded."""
 
 
-@kind("forecast/score", version=1)
+@kind("forecast/score", version=1, reads_lineage=True)
 def score(config: ScoreConfig, out: Out) -> ScoreResult:
     """Writes `score.json`: predicted, actual and error at every progress mark.
 

@@ -90,7 +90,7 @@ def content_digest(path: str) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-@kind("report/experiment", version=1, content_digest=content_digest)
+@kind("report/experiment", version=1, content_digest=content_digest, reads_lineage=True)
 def experiment_report(config: ExperimentReportConfig, out: Out) -> ExperimentReportResult:
     """Writes `index.html` and `report.json`.
 

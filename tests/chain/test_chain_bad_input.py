@@ -1,7 +1,7 @@
 """Bad input, from the file to the message and the exit code: what is wrong, where, and what to do; and nothing lost.
 
 Engine-side trouble (a lambda in a config, a store without write permission, a step that writes nothing or raises, an
-unknown name for --only) is in tests/marin_exec/test_runs.py; every reader's own cases are in tests/steps/.
+unknown name for --until) is in tests/marin_exec/test_runs.py; every reader's own cases are in tests/steps/.
 """
 
 import gzip
@@ -116,7 +116,7 @@ def test_files_mended_the_same_command_goes_on_and_keeps_what_was_done(engine, f
 
 
 def test_file_that_is_nowhere_is_named(engine):
-    failed = engine.run("--folder", str(engine.folder / "nowhere"), "--only", "sources/good")
+    failed = engine.run("--folder", str(engine.folder / "nowhere"), "--until", "sources/good")
     assert failed.returncode == 1
     (line,) = [line for line in failed.stderr.splitlines() if line.startswith("FAILED sources/good")]
     assert "nowhere/good.jsonl" in line

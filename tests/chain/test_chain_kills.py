@@ -59,11 +59,11 @@ def test_driver_killed_in_fuzzy_dedup_same_command_keeps_shards_and_gives_the_sa
     digest, num_shards = undisturbed["digest"], undisturbed["pieces"]["made"]
     store = finished.copied_to(tmp_path / "store", without=("dedup/fuzzy",))
     log = tmp_path / "killed.log"
-    driver = store.start("--only", "dedup/fuzzy", log=log)
+    driver = store.start("--until", "dedup/fuzzy", log=log)
     kill_when(driver, lambda: bool(store.pieces(digest, "shard")), log)
     committed = len(store.pieces(digest, "shard"))
     assert 0 < committed < num_shards
-    resumed = store.call("run", "--only", "dedup/fuzzy")
+    resumed = store.call("run", "--until", "dedup/fuzzy")
     assert resumed.returncode == 0, resumed.stderr
     record = store.record("dedup/fuzzy")
     assert record["attempt"] == 2
@@ -110,7 +110,7 @@ def test_driver_killed_in_hero_two_drivers_at_once_go_on_from_its_checkpoint_bit
 def test_two_drivers_at_once_on_an_empty_store_run_each_step_once(finished, tmp_path):
     store = ChainStore(path=tmp_path / "store", parameters=finished.parameters)
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
-    finish([store.start("--only", "dedup/exact", log=log) for log in logs], logs)
+    finish([store.start("--until", "dedup/exact", log=log) for log in logs], logs)
     listed = store.json("ls")["steps"]
     assert len(listed) == 7  # three sources, three data sets, and the judgement on them
     for row in listed:

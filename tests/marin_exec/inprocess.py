@@ -74,8 +74,10 @@ class World:
         self.store = Store.open(str(folder / "store"))
         self.runs = 0
 
-    def plan(self, *steps: Step, only: Sequence[str] = (), force: Sequence[str] = (), code: str = "say") -> Plan:
-        options = PlanOptions(only=tuple(only), force=tuple(force), on_code_change=OnCodeChange(code))
+    def plan(self, *steps: Step, code: str = "say", with_descendants: bool = False, **chosen: Sequence[str]) -> Plan:
+        """`chosen` are the names in `only`, `until`, `start_from` and `force`."""
+        names = {option: tuple(each) for option, each in chosen.items()}
+        options = PlanOptions(on_code_change=OnCodeChange(code), with_descendants=with_descendants, **names)
         return make_plan(steps, self.store, options)
 
     def actions(self, *steps: Step, **options: Any) -> dict[str, str]:

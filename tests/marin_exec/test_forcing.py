@@ -185,8 +185,8 @@ def test_force_and_only_by_any_name_of_one_work(world, key):
 
 
 def test_force_of_a_step_that_only_does_not_need_is_an_error_that_says_so(world, key):
-    with pytest.raises(ConfigError, match=r"--force end: none of the steps in --only .source. needs it"):
-        world.plan(line(key), only=["source"], force=["end"])
+    with pytest.raises(ConfigError, match=r"--force end: none of the steps in --until .source. needs it"):
+        world.plan(line(key), until=["source"], force=["end"])
 
 
 def test_force_of_a_step_below_a_valid_target_without_record_still_runs_it(world, key):
@@ -199,9 +199,9 @@ def test_force_of_a_step_below_a_valid_target_without_record_still_runs_it(world
     assert world.actions(line(key), force=["source"])["source"] == "RUN"
 
 
-def test_only_in_the_middle_brings_about_what_it_needs_and_no_more(world, key):
-    assert world.actions(line(key), only=["a"]) == {"source": "RUN", "a": "RUN"}
-    statuses = world.run(line(key), only=["a"])
+def test_until_in_the_middle_brings_about_what_it_needs_and_no_more(world, key):
+    assert world.actions(line(key), until=["a"]) == {"source": "RUN", "a": "RUN"}
+    statuses = world.run(line(key), until=["a"])
     assert set(statuses) == {"source", "a"}
     assert world.actions(line(key)) == {"source": "REUSE", "a": "REUSE", "end": "RUN"}
 

@@ -107,23 +107,6 @@ def test_plan_says_that_pieces_of_other_code_are_left_and_how_to_keep_them(world
     assert "goes on from 1 shards" in world.plan(pipeline(key), code="reuse").named("shards").explanation
 
 
-def test_finished_step_left_alone_is_named_when_its_remade_input_turns_out_different(world, key):
-    STATE[key + " fails"] = False
-    other = ShardsConfig(source=pipeline(key).config.source, key=key)
-    world.run(pipeline(key))
-    (content,) = Path(world.store.prefix).glob("source-*/a1-*/content.txt")
-    content.unlink()
-    STATE[key] = "different"
-
-    @kind("half/other", version=1)
-    def reader(config: ShardsConfig, out: Out) -> str:
-        return Path(config.source, "content.txt").read_text()
-
-    done = world.run(pipeline(key), Step("reader", reader, other))
-    assert done["source"].note.endswith("the next run makes shards again")
-    assert world.actions(pipeline(key))["shards"] == "RUN"
-
-
 @dataclass(frozen=True)
 class Inner:
     held: Annotated[Any, runtime]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_exec.errors import StoreError
-from marin_exec.records import FORMAT, DependencyRecord, FileEntry, Head, Record
+from marin_exec.records import FORMAT, DependencyRecord, FileEntry, Head, Link, Record
 
 text = st.text(st.characters(codec=None), max_size=12)  # lone surrogates too: file names may hold any byte
 trees = st.recursive(
@@ -27,6 +27,17 @@ bound = st.builds(
     path=text,
     output_digest=text,
     run_id=text,
+)
+links = st.builds(
+    Link,
+    digest=text,
+    attempt=st.integers(1),
+    chain=st.integers(1),
+    name=text,
+    output_digest=text,
+    how=st.sampled_from(["content", "blessed"]),
+    reason=text,
+    by=text,
 )
 records = st.builds(
     Record,
@@ -52,6 +63,8 @@ records = st.builds(
     seconds=st.floats(0, allow_infinity=False),
     provenance=trees,
     milestones=st.lists(text, max_size=2).map(tuple),
+    content_key=text,
+    link=st.none() | links,
 )
 heads = st.builds(
     Head,

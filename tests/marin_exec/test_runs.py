@@ -81,12 +81,12 @@ def test_max_runs_exceeded_exits_5_and_starts_nothing(engine):
 
 
 def test_only_brings_about_the_named_step_and_what_it_needs(engine):
-    assert engine.run("--only", "power/squares").returncode == 0
+    assert engine.run("--until", "power/squares").returncode == 0
     assert {"numbers", "power-2"} <= set(engine.ran()) and "power-3" not in engine.ran()
 
 
 def test_only_unknown_name_exits_2_and_names_near_ones(engine):
-    refused = engine.run("--only", "power/square")
+    refused = engine.run("--until", "power/square")
     assert refused.returncode == 2
     assert "power/squares" in refused.stderr
 
