@@ -32,7 +32,9 @@ class Found:
 def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
     """Returns what the store holds of each step. A damaged record is a miss with that reason; a damaged head an error."""
     known = store.known_digests()  # one listing; steps that never ran cost nothing more
-    return {digest: _read_one(store, digest) if digest in known else Found() for digest in digests}
+    there = [digest for digest in digests if digest in known]
+    found = dict(zip(there, store.look_up_all(lambda digest: _read_one(store, digest), there), strict=True))
+    return {digest: found.get(digest, Found()) for digest in digests}
 
 
 def _read_one(store: Store, digest: str) -> Found:
@@ -207,10 +209,11 @@ class Draft:
     def choose(self, targets: Collection[str]) -> None:
         """Second pass, backwards: settles the action of each step by whether it is wanted."""
         wanted = {*targets, *(digest for digest, each in self.steps.items() if each.forced)}
+        missing = self._missing_data()
         for digest in reversed(self.steps):
             draft = self.steps[digest]
             if draft.action is Action.REUSE:
-                draft = self._data_gone(draft, digest in wanted)
+                draft = _data_gone(draft, missing[digest], digest in wanted)
             elif digest not in wanted:
                 draft = dataclasses.replace(draft, action=Action.GONE, reason=f"not needed ({draft.reason})", causes=())
             head = self._found[digest].head
@@ -238,16 +241,11 @@ class Draft:
         remade = (self.steps[digest] for digest, ref in draft.references if ref.milestone is None)
         return next((each.step.name for each in remade if each.action in (Action.RUN, Action.WAIT)), "")
 
-    def _data_gone(self, draft: PlannedStep, wanted: bool) -> PlannedStep:
-        assert draft.record is not None
-        missing = self._store.missing_files(draft.record)
-        if not missing:
-            return draft
-        path, why = missing[0]
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        what = f"data gone or damaged: {path} ({why}){more}"
-        action, causes = (Action.RUN, (f"{draft.step.name}: {what}",)) if wanted else (Action.GONE, ())
-        return dataclasses.replace(draft, action=action, reason=what, causes=causes)
+    def _missing_data(self) -> dict[str, list[tuple[str, str]]]:
+        """Returns what is wrong with the output of each step that would be reused, as (path, reason)."""
+        records = [(d, each.record) for d, each in self.steps.items() if each.record and each.action is Action.REUSE]
+        found = self._store.look_up_all(lambda item: self._store.missing_files(item[1]), records)
+        return {digest: missing for (digest, _), missing in zip(records, found, strict=True)}
 
     def _serves_alone(self, digest: str, ref: StepPath) -> bool:
         """Whether a milestone is there already, of a step that was never done: the step itself is not needed for it."""
@@ -258,3 +256,13 @@ class Draft:
         if piece is None or self._store.missing_piece_files(piece):
             return False
         return piece.source_digest == upstream.source.digest or self._options.on_code_change is not OnCodeChange.RERUN
+
+
+def _data_gone(draft: PlannedStep, missing: list[tuple[str, str]], wanted: bool) -> PlannedStep:
+    if not missing:
+        return draft
+    path, why = missing[0]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    what = f"data gone or damaged: {path} ({why}){more}"
+    action, causes = (Action.RUN, (f"{draft.step.name}: {what}",)) if wanted else (Action.GONE, ())
+    return dataclasses.replace(draft, action=action, reason=what, causes=causes)

@@ -113,7 +113,8 @@ def all_current(store: Store, problems: list[str] | None = None) -> list[Record]
         store: where to look.
         problems: gets a message for each record that is damaged; such a step is left out.
     """
-    return [record for digest in store.known_digests() if (record := _current(store, digest, problems)) is not None]
+    found = store.look_up_all(lambda digest: _current(store, digest, problems), store.known_digests())
+    return [record for record in found if record is not None]
 
 
 def _current(store: Store, digest: str, problems: list[str] | None = None) -> Record | None:
@@ -127,7 +128,7 @@ def _current(store: Store, digest: str, problems: list[str] | None = None) -> Re
 
 def _all_begun(store: Store) -> list[Record]:
     """Returns the current record of every step that is done, and what is known of the last attempt of the others."""
-    found = (_record_of_attempt(store, digest, None) for digest in store.known_digests())
+    found = store.look_up_all(lambda digest: _record_of_attempt(store, digest, None), store.known_digests())
     return [record for record in found if record is not None]
 
 
@@ -246,7 +247,7 @@ def _location(store: Store, artifact: str) -> Location | None:
     try:
         return store.locate(artifact)
     except StoreError:
-        if artifact.startswith(("/", "file://", "memory://")):
+        if artifact.startswith("/") or "://" in artifact:
             raise
         return None
 

@@ -19,7 +19,7 @@ def prefix_option(command: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_PREFIX,
         show_default=True,
         show_envvar=True,
-        help="The store: a folder or file:// URL.",
+        help="The store: a folder, gs://bucket/path or s3://bucket/path.",
     )(command)
 
 

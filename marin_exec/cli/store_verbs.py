@@ -201,10 +201,10 @@ def _ls_row(record: "Record") -> dict[str, Any]:
 
 
 def _store_for(prefix: str, artifact: str) -> Any:
-    """Returns the store that an absolute path lies in, else the one at the prefix."""
+    """Returns the store that an absolute path or URL lies in, else the one at the prefix."""
     from marin_exec.store import Store
 
-    if artifact.startswith(("/", "file://")):
+    if artifact.startswith("/") or "://" in artifact:
         return Store.containing(artifact)
     return Store.open(prefix)
 

@@ -143,7 +143,7 @@ def file_under(task: AttemptTask, relative: str) -> str:
     """
     check_relative(task, relative)
     path = f"{task.store.url(task.attempt_path)}/{relative}"
-    task.store.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    task.store.make_directory(path.rsplit("/", 1)[0])
     return path
 
 

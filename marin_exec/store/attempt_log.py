@@ -1,13 +1,17 @@
 """The log of an attempt: JSON lines in numbered segments with one writer each; nobody appends to another's file."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
 from marin_exec.errors import StoreError
 from marin_exec.secrets import redact_tree
-from marin_exec.store.conditional import LogFile
+from marin_exec.store.conditional import AlreadyExists, LogFile
+
+HELD_BACK = frozenset({"progress"})
+"""Types of events that many come of, and of which a lost one costs nothing."""
 
 
 def utc_now() -> str:
@@ -16,19 +20,36 @@ def utc_now() -> str:
 
 
 class AttemptLog:
-    """One segment being written. Made by `Store.attempt_log`."""
+    """The segments of one writer. Made by `Store.attempt_log`.
 
-    def __init__(self, file: LogFile):
-        self._file = file
+    Args:
+        segments: new ones, each of which nobody else writes to; the second and later ones are taken when one is full.
+    """
+
+    def __init__(self, segments: Iterator[LogFile]):
+        self._segments = segments
+        self._file = next(segments)
 
     def event(self, type: str, **fields: Any) -> None:
         """Adds {"time", "type", **fields}, safe from a kill. What JSON has no form for is kept as its `str`.
 
-        Secrets in the fields are redacted, except in `record`: that was made without any, and must stay as it is.
+        Secrets in the fields are redacted, except in `record`: that was made without any, and must stay as it is. On
+        object stores progress is safe a second later, or with the next event of another type.
         """
         said = {name: value if name == "record" else redact_tree(_plain(value)) for name, value in fields.items()}
         line = json.dumps({"time": utc_now(), "type": type, **said}, separators=(",", ":"))
-        self._file.append(line.encode("ascii") + b"\n")
+        if self._file.full:
+            self._file.close()
+            self._file = next(self._segments)
+        while not self._appended(line.encode("ascii") + b"\n", soon=type in HELD_BACK):
+            self._file = next(self._segments)
+
+    def _appended(self, line: bytes, *, soon: bool) -> bool:
+        try:
+            self._file.append(line, soon=soon)
+        except AlreadyExists:
+            return False
+        return True
 
     def close(self) -> None:
         self._file.close()

@@ -3,6 +3,9 @@
 A backend gives both, atomically, to any number of processes and hosts. Nothing relies on a conditional delete, on a
 lock or on a clock. Paths are relative to the store's prefix.
 
+Whoever replaces an object never writes content that the object had before: a backend may make its versions of the
+content, and such content would bring its version back.
+
 A caller that is told `Conflict` or `AlreadyExists` may still have succeeded: the answer to its request may have been
 lost and the request repeated. It reads again and looks for its own content.
 """
@@ -30,15 +33,31 @@ class Versioned[T]:
 class LogFile(Protocol):
     """An append-only file with one writer."""
 
-    def append(self, data: bytes) -> None:
-        """Adds the bytes; they survive this process once the call returns."""
+    @property
+    def full(self) -> bool:
+        """Whether more would better go to another log."""
+        ...
+
+    def append(self, data: bytes, *, soon: bool = False) -> None:
+        """Adds the bytes; they survive this process once the call returns.
+
+        Args:
+            soon: where each write is costly they may survive it a second later, or with the next write.
+
+        Raises:
+            AlreadyExists: there is one with another writer; only the first write says so, where `open_log` did not look.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class ConditionalFiles(Protocol):
-    """One backend. Every method may raise OSError for what may pass (a full disk, a network share away)."""
+    """One backend, to be used from any thread.
+
+    Every method may raise OSError for what may pass (a full disk, a network share away), and StoreError for what a person
+    has to mend (no such bucket, access refused).
+    """
 
     def read(self, path: str) -> Versioned[bytes] | None:
         """Returns the newest content, or None if there is no such object."""
@@ -69,9 +88,13 @@ class ConditionalFiles(Protocol):
         ...
 
     def open_log(self, path: str) -> LogFile:
-        """Makes a new append-only file.
+        """Returns a new append-only file; where nothing is made yet, its first write makes it.
 
         Raises:
             AlreadyExists: there is one: it has, or had, another writer.
         """
+        ...
+
+    def delete_tree(self, directory: str) -> None:
+        """Removes everything below a directory; nothing, if there is none. Nobody's consistency may rest on it."""
         ...

@@ -106,6 +106,11 @@ def content(content_key: str, digest: str) -> str:
     return f"{content_directory(content_key)}/{digest}.json"
 
 
+def probe(token: str) -> str:
+    """Returns a replaceable object of nobody, by which a store is tried out."""
+    return f"{CONTROL}/{TEMPORARY}probe-{token}/head.json"
+
+
 def root(root_id: str) -> str:
     return f"{ROOTS}/{root_id}.json"
 

@@ -12,6 +12,8 @@ What a kill leaves behind is a temporary name or an older number; neither is eve
 import errno
 import os
 import secrets
+import shutil
+from typing import Any
 
 from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
 from marin_exec.store.layout import REPLACEABLE, TEMPORARY
@@ -30,7 +32,10 @@ class LocalLog:
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
 
-    def append(self, data: bytes) -> None:
+    full = False
+
+    def append(self, data: bytes, *, soon: bool = False) -> None:
+        del soon  # a write costs next to nothing
         while data:
             data = data[os.write(self._descriptor, data) :]
 
@@ -123,6 +128,13 @@ class LocalFiles:
             return LocalLog(_open_new(full, os.O_APPEND, make_parents=True))
         except FileExistsError:
             raise AlreadyExists(path) from None
+
+    def delete_tree(self, directory: str) -> None:
+        def unless_gone(function: Any, path: str, error: BaseException) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        shutil.rmtree(self._base + directory, onexc=unless_gone)
 
 
 def _is_replaceable(path: str) -> bool:

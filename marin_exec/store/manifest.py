@@ -1,8 +1,7 @@
 """What an output consists of: its files with sizes and checksums, and the digest of all that.
 
-The digest does not depend on names of attempts, on time or on the order in which files were written, so two equal runs
-have equal ones. Checksums are xxh3-128 (about 10 GB/s, so a disk is the limit): they find damage, and are no defence
-against somebody who forges files.
+The digest does not depend on names of attempts, on time, on the order in which files were written or on the kind of
+store, so two equal runs have equal ones.
 """
 
 import hashlib
@@ -11,115 +10,20 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from marin_exec.errors import StepFailed, StoreError
+from marin_exec.errors import StoreError
 from marin_exec.records import FileEntry
+from marin_exec.store.backends import filesystem
 from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.pieces import Piece
+from marin_exec.store.prefix import split_url
 from marin_exec.store.results import plain_result, split_result
+from marin_exec.store.scanning import checksum_of, is_local, remote_sizes, scan, scan_paths
 from marin_exec.store.store import Store
 
 __all__ = ["differing_files", "output_digest", "plain_result", "scan", "scan_paths", "split_result", "take_up"]
-
-_BLOCK_BYTES = 1 << 20
-
-
-def scan(fs: Any, attempt_dir: str) -> tuple[FileEntry, ...]:
-    """Returns all files below a directory, sorted by path, each read once.
-
-    Args:
-        fs: the fsspec filesystem that has it.
-        attempt_dir: full path or URL.
-
-    Raises:
-        StepFailed: there is something that can't be kept: a link that leads out of the directory or to a directory, a
-            pipe, a socket. The message names it.
-    """
-    return _entries(fs, attempt_dir, sorted(_walk(fs, attempt_dir, "")))
-
-
-def scan_paths(fs: Any, attempt_dir: str, paths: Sequence[str]) -> tuple[FileEntry, ...]:
-    """Like `scan`, but only of these files and of all files below these directories, relative to `attempt_dir`.
-
-    Raises:
-        StepFailed: one of them does not exist.
-    """
-    chosen: set[str] = set()
-    for path in paths:
-        full = f"{attempt_dir}/{path}"
-        if fs.isdir(full):
-            chosen.update(_walk(fs, attempt_dir, path + "/"))
-        elif fs.isfile(full):
-            if _is_local(fs):
-                _check_inside(os.path.realpath(attempt_dir), full)
-            chosen.add(path)
-        else:
-            raise StepFailed(f"{full}: does not exist; write it before it is committed or published")
-    return _entries(fs, attempt_dir, sorted(chosen))
-
-
-def _entries(fs: Any, directory: str, paths: list[str]) -> tuple[FileEntry, ...]:
-    entries = []
-    for path in paths:
-        size_bytes, checksum = _read_through(fs, f"{directory}/{path}")
-        entries.append(FileEntry(path, size_bytes, checksum))
-    return tuple(entries)
-
-
-def _read_through(fs: Any, full: str) -> tuple[int, str]:
-    import xxhash
-
-    hasher, size_bytes = xxhash.xxh3_128(), 0
-    with open(full, "rb", buffering=0) if _is_local(fs) else fs.open(full, "rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            hasher.update(block)
-            size_bytes += len(block)
-    return size_bytes, f"xxh3-128:{hasher.hexdigest()}"
-
-
-def _is_local(fs: Any) -> bool:
-    return getattr(fs, "local_file", False)
-
-
-def _walk(fs: Any, top: str, below: str) -> Iterator[str]:
-    """Yields the path, relative to `top`, of each file in its sub-directory `below` ("" or ending in "/"), unsorted."""
-    if _is_local(fs):
-        yield from _walk_local(top, os.path.realpath(top), below)
-        return
-    base = fs._strip_protocol(top).rstrip("/") + "/"
-    for full in fs.find(f"{top}/{below}".rstrip("/")):
-        if TEMPORARY not in full:
-            yield full[len(base) :]
-
-
-def _walk_local(top: str, real_top: str, below: str) -> Iterator[str]:
-    for entry in os.scandir(f"{top}/{below}"):
-        path = below + entry.name
-        if entry.name.startswith(TEMPORARY):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk_local(top, real_top, path + "/")
-        elif entry.is_file(follow_symlinks=False):
-            yield path
-        elif entry.is_symlink():
-            _check_inside(real_top, entry.path)
-            yield path
-        else:
-            mode = stat.filemode(entry.stat(follow_symlinks=False).st_mode)
-            raise StepFailed(
-                f"{entry.path}: neither a file nor a directory ({mode}); remove it before the step returns"
-            )
-
-
-def _check_inside(real_top: str, path: str) -> None:
-    target = os.path.realpath(path)
-    if not os.path.isfile(target) or not target.startswith(real_top + "/"):
-        raise StepFailed(
-            f"{path}: a link to {target}; an output may only link to regular files inside itself, "
-            "because it must stay whole when other things are moved. Copy the file instead"
-        )
 
 
 def output_digest(files: Sequence[FileEntry], result_json: Any, content_digest: str | None = None) -> str:
@@ -152,26 +56,28 @@ def differing_files(
         directory: the attempt's directory, relative to the prefix.
         checksums: read the files too; else only presence and sizes are compared.
     """
-    sizes = _sizes(store, store.url(directory), files)
-    differing = []
-    for entry in files:
+    full = store.url(directory)
+    fs = filesystem(split_url(full)[0])  # data that was adopted may lie on another one than the store
+    sizes = (_local_sizes(full, files) if is_local(fs) else remote_sizes(fs, full)) if files else {}
+
+    def difference(entry: FileEntry) -> str:
         found = sizes.get(entry.path)
         if found is None:
-            differing.append((entry.path, "missing"))
-        elif found != entry.size_bytes:
-            differing.append((entry.path, f"{found} bytes, {entry.size_bytes} recorded"))
-        elif checksums:
-            _, checksum = _read_through(store.fs, f"{store.url(directory)}/{entry.path}")
+            return "missing"
+        if found != entry.size_bytes:
+            return f"{found} bytes, {entry.size_bytes} recorded"
+        if checksums:
+            _, checksum = checksum_of(fs, f"{full}/{entry.path}", None if is_local(fs) else found)
             if checksum != entry.checksum:
-                differing.append((entry.path, f"checksum {checksum}, {entry.checksum} recorded"))
-    return differing
+                return f"checksum {checksum}, {entry.checksum} recorded"
+        return ""
+
+    reasons = store.look_up_all(difference, files) if checksums else map(difference, files)
+    return [(entry.path, reason) for entry, reason in zip(files, reasons, strict=True) if reason]
 
 
-def _sizes(store: Store, directory: str, files: Sequence[FileEntry]) -> dict[str, int]:
+def _local_sizes(directory: str, files: Sequence[FileEntry]) -> dict[str, int]:
     """Returns the size in bytes of each of the files that is there."""
-    if not store.is_local:
-        base = store.fs._strip_protocol(directory).rstrip("/") + "/"
-        return {full[len(base) :]: info["size"] for full, info in store.fs.find(directory, detail=True).items()}
     sizes = {}
     for entry in files:
         try:
@@ -179,7 +85,7 @@ def _sizes(store: Store, directory: str, files: Sequence[FileEntry]) -> dict[str
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise StoreError(f"store {store.prefix}: cannot read {directory}/{entry.path}: {error.strerror}") from error
+            raise StoreError(f"{directory}/{entry.path}: cannot be read: {error.strerror}") from error
         if stat.S_ISREG(found.st_mode):
             sizes[entry.path] = found.st_size
     return sizes
@@ -207,12 +113,8 @@ def take_up(store: Store, piece: Piece, from_attempt_dir: str, to_attempt_dir: s
         )
     if source == target:
         return
-    for entry in piece.files:
-        if store.is_local:
-            _link_or_copy(f"{source}/{entry.path}", f"{target}/{entry.path}")
-        else:
-            store.fs.makedirs(os.path.dirname(f"{target}/{entry.path}"), exist_ok=True)
-            store.fs.copy(f"{source}/{entry.path}", f"{target}/{entry.path}")
+    move = _link_or_copy if store.is_local else store.fs.copy  # the latter copies within the server
+    store.look_up_all(lambda entry: move(f"{source}/{entry.path}", f"{target}/{entry.path}"), piece.files)
 
 
 def _link_or_copy(source: str, target: str) -> None:

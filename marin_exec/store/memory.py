@@ -16,7 +16,10 @@ class MemoryLog:
     def __init__(self, full: str):
         self._full = full
 
-    def append(self, data: bytes) -> None:
+    full = False
+
+    def append(self, data: bytes, *, soon: bool = False) -> None:
+        del soon  # nothing is cheaper later
         with _LOCK:
             _OBJECTS[self._full] = Versioned(_OBJECTS[self._full].data + data, next(_VERSIONS))
 
@@ -65,3 +68,9 @@ class MemoryFiles:
     def open_log(self, path: str) -> LogFile:
         self.create(path, b"")
         return MemoryLog(self._base + path)
+
+    def delete_tree(self, directory: str) -> None:
+        start = f"{self._base}{directory}/"
+        with _LOCK:
+            for full in [each for each in _OBJECTS if each.startswith(start)]:
+                del _OBJECTS[full]

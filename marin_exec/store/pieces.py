@@ -4,7 +4,6 @@ A piece counts once its commit object exists. The first to make it wins, and sta
 task that ran twice, changes nothing. Attempts of one chain share their pieces.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -72,9 +71,5 @@ def pieces(store: Store, digest: str, chain: int, kind: PieceKind) -> dict[str, 
         found = store.files.read(path)
         return Piece.from_bytes(found.data, store.url(path)) if found else None
 
-    if store.is_local:
-        found = [read(path) for path in paths]
-    else:
-        with ThreadPoolExecutor(16) as threads:
-            found = list(threads.map(read, paths))
+    found = store.look_up_all(read, paths)
     return {piece.name: piece for piece in sorted(filter(None, found), key=lambda piece: piece.name)}

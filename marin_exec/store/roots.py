@@ -44,10 +44,7 @@ def register_root(store: Store, name: str, digests: Iterable[str]) -> bool:
 
 def roots(store: Store) -> list[Root]:
     """Returns all registered roots, sorted by name and time of registration."""
-    found = []
-    for name in store.files.names(layout.ROOTS):
-        path = f"{layout.ROOTS}/{name}"
-        data = store.files.read(path)
-        if data is not None:
-            found.append(Root.from_bytes(data.data, store.url(path)))
+    paths = [f"{layout.ROOTS}/{name}" for name in store.files.names(layout.ROOTS)]
+    read = store.look_up_all(store.files.read, paths)
+    found = [Root.from_bytes(each.data, store.url(path)) for path, each in zip(paths, read, strict=True) if each]
     return sorted(found, key=lambda root: (root.name, root.registered))

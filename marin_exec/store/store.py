@@ -1,14 +1,16 @@
 """One store: a prefix on a filesystem, and how to read what steps left there. Readers take no lock and write nothing.
 
-Control files go through `ConditionalFiles`; data goes through fsspec, which is imported only when it is needed (0.15
-s). A `Store` can be pickled: it is its prefix.
+Control files go through `ConditionalFiles`, data through fsspec; `backends` says which. A `Store` can be pickled: it is
+its prefix, and each process makes its own clients.
 """
 
 import contextlib
+import itertools
 import os
 import posixpath
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,15 +19,16 @@ from marin_exec.errors import StoreError
 from marin_exec.records import Head, Record
 from marin_exec.store import layout
 from marin_exec.store.attempt_log import AttemptLog, read_events
-from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, Versioned
-from marin_exec.store.local import LocalFiles
-from marin_exec.store.memory import MemoryFiles
-from marin_exec.store.prefix import canonical_prefix, is_full, relative_path
+from marin_exec.store.backends import conditional_files, filesystem
+from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, Conflict, LogFile, Versioned
+from marin_exec.store.prefix import OBJECT_STORES, canonical_prefix, is_full, relative_path, split_url
 
 if TYPE_CHECKING:
     from marin_exec.store.pieces import Piece
 
 LOG_END_BYTES = 1 << 16
+NUM_THREADS = 32
+"""That wait for answers of a remote store at a time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Store:
 
     @staticmethod
     def open(prefix: str) -> "Store":
-        """Returns the store at a path, file:///... or memory://...; nothing is created or looked at.
+        """Returns the store at a path, file:///..., gs://..., s3://... or memory://...; nothing is created or looked at.
 
         Raises:
             StoreError: the scheme is not supported, or the prefix is not one.
@@ -46,42 +49,53 @@ class Store:
 
     @staticmethod
     def containing(path: str) -> "Store":
-        """Returns the local store that a full path lies in: the nearest folder above it that holds records.
+        """Returns the store that a full path or URL lies in: the nearest folder above it that holds records.
 
         Raises:
             StoreError: no folder above the path is a store.
         """
-        full = os.path.abspath(path.removeprefix("file://"))
-        folder = full
-        while folder != os.path.dirname(folder):
-            if os.path.isdir(os.path.join(folder, layout.STEPS)):
-                return Store.open(folder)
-            folder = os.path.dirname(folder)
-        raise StoreError(f"{path}: no folder above it is a store (none has {layout.STEPS}/); give a path inside one")
+        store = Store.open(path)
+        while not store._holds_records():
+            above = posixpath.dirname(store.prefix)
+            if above in ("", store.prefix) or above.endswith(":/"):
+                raise StoreError(
+                    f"{path}: no folder above it is a store (none has {layout.STEPS}/); give a path inside one"
+                )
+            store = Store(above)
+        return store
+
+    def _holds_records(self) -> bool:
+        if self.is_local:
+            return os.path.isdir(self.url(layout.STEPS))
+        return posixpath.basename(layout.STEPS) in self._names(layout.CONTROL)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Store, (self.prefix,))
 
     @property
     def is_local(self) -> bool:
-        return not self.prefix.startswith("memory://")
+        """Whether it is on a local disk: files are looked at one by one, linked rather than copied, and synced."""
+        return "://" not in self.prefix
 
     @cached_property
     def files(self) -> ConditionalFiles:
-        return LocalFiles(self.prefix) if self.is_local else MemoryFiles(self._base)
+        return conditional_files(self._base)
 
-    @cached_property
+    @property
     def fs(self) -> Any:
         """The fsspec filesystem of the data, without listing caches."""
-        import fsspec  # 0.15 s, which a plan of finished steps does not need
-
-        if self.is_local:
-            return fsspec.filesystem("file", auto_mkdir=True, use_listings_cache=False)
-        return fsspec.filesystem("memory", use_listings_cache=False)
+        return filesystem(split_url(self.prefix)[0])
 
     @property
     def _base(self) -> str:
         return self.prefix if self.prefix.endswith("/") else self.prefix + "/"
+
+    def look_up_all[T, R](self, look_up: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Returns `look_up` of each item, in order; on a remote store many at a time, because each waits for an answer."""
+        if self.is_local:
+            return [look_up(item) for item in items]
+        with ThreadPoolExecutor(NUM_THREADS) as threads:
+            return list(threads.map(look_up, items))
 
     # Paths
 
@@ -108,30 +122,53 @@ class Store:
     def make_attempt_directory(self, name: str, digest: str, attempt: int) -> str:
         """Makes the directory that only this attempt writes to, and returns its path relative to the prefix."""
         relative = layout.attempt_directory(name, digest, attempt, secrets.token_hex(4))
-        if self.is_local:
-            os.makedirs(self.url(relative))
-        else:
-            self.fs.makedirs(self.url(relative), exist_ok=False)
+        self.make_directory(self.url(relative))
         return relative
 
+    def make_directory(self, path: str) -> None:
+        """Makes a directory, given in full, and those above it; on object stores there is nothing to make."""
+        scheme, _ = split_url(self.prefix)
+        if self.is_local:
+            os.makedirs(path, exist_ok=True)
+        elif scheme not in OBJECT_STORES:
+            self.fs.makedirs(path, exist_ok=True)
+
     def check_writable(self) -> None:
-        """Makes and removes a probe file, so that a run is refused before anything starts.
+        """Tries out what a store rests on, so that a run is refused before anything starts.
 
         Raises:
-            StoreError: the store can't be written, or its filesystem has no exclusive links.
+            StoreError: the store can't be written, or it takes a write whose condition does not hold.
         """
-        if not self.is_local:
-            return
-        probe = f"{layout.CONTROL}/{layout.TEMPORARY}probe-{secrets.token_hex(8)}"
+        probe = layout.probe(secrets.token_hex(8))
         try:
-            self.files.create(probe, b"")
-            os.unlink(self.url(probe))
+            version = self._created(probe)
+            again = {
+                "create": lambda: self.files.create(probe, b"again"),
+                "replace": lambda: self.files.replace(probe, b"again", _another(version)),
+            }
+            for what, write in again.items():
+                if not _is_refused(write):
+                    raise StoreError(
+                        f"store {self.prefix}: ignores the condition of a write (a {what} took effect that should not), so "
+                        "two drivers could overwrite each other's results. Take a store that keeps conditions: a local disk, "
+                        "Google Cloud Storage, S3"
+                    )
+            self.files.delete_tree(posixpath.dirname(probe))
         except OSError as error:
             where = error.filename2 or error.filename or self.url(probe)
             raise StoreError(
-                f"store {self.prefix}: cannot be written: {error.strerror} ({where}). "
-                "Give a --prefix (or MARIN_PREFIX) on a local disk where you may make files and hard links"
+                f"store {self.prefix}: cannot be written: {error.strerror or error} ({where}). "
+                "Give a --prefix (or MARIN_PREFIX) where you may write, on a disk with hard links or in a bucket"
             ) from error
+
+    def _created(self, probe: str) -> int | str:
+        try:
+            return self.files.create(probe, b"probe")
+        except AlreadyExists:  # by us: nobody else knows the name, so the answer was lost and the request repeated
+            found = self.files.read(probe)
+            if found is None:
+                raise OSError(f"{self.url(probe)}: was there, and is gone") from None
+            return found.version
 
     # Heads and records
 
@@ -245,24 +282,17 @@ class Store:
 
     # Logs of attempts
 
-    def attempt_log(self, digest: str, attempt: int, segment: int | None = None) -> AttemptLog:
-        """Returns a new log segment, of which the caller is the only writer.
+    def attempt_log(self, digest: str, attempt: int) -> AttemptLog:
+        """Returns a new log, of which the caller is the only writer: it takes segments that nobody has."""
+        return AttemptLog(self._free_segments(digest, attempt))
 
-        Args:
-            segment: from 1; None takes the first that nobody has.
-
-        Raises:
-            StoreError: the segment has a writer already.
-        """
-        for number in [segment] if segment is not None else range(1, 100_000):
+    def _free_segments(self, digest: str, attempt: int) -> Iterator[LogFile]:
+        for number in itertools.count(1):
             try:
-                return AttemptLog(self.files.open_log(layout.log(digest, attempt, number)))
+                log = self.files.open_log(layout.log(digest, attempt, number))
             except AlreadyExists:
                 continue
-        raise StoreError(
-            f"{self.url(layout.log(digest, attempt, segment or 1))}: has a writer already; "
-            "each writer takes a segment of its own"
-        )
+            yield log
 
     def events(self, digest: str, attempt: int) -> list[dict[str, Any]]:
         """Returns what an attempt logged, by segment and then in order of writing; a torn last line is left out."""
@@ -316,3 +346,16 @@ class Store:
             yield
         except OSError as error:
             raise StoreError(f"store {self.prefix}: cannot read {self.url(path)}: {error.strerror or error}") from error
+
+
+def _another(version: int | str) -> int | str:
+    """Returns a version that an object of this version does not have."""
+    return version + 1 if isinstance(version, int) else f'"{"0" * 32}"'
+
+
+def _is_refused(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except (AlreadyExists, Conflict):
+        return True
+    return False

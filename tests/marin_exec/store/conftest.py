@@ -7,14 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.object_stores import ObjectStoreServer
 
 from marin_exec.records import Record
 from marin_exec.store import Store, utc_now
 
 
-@pytest.fixture(params=["local", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return Store.open(str(tmp_path / "store") if request.param == "local" else f"memory://test-{uuid.uuid4().hex}")
+@pytest.fixture(params=["local", "memory", "gcs", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    match request.param:
+        case "local":
+            return Store.open(str(tmp_path / "store"))
+        case "memory":
+            return Store.open(f"memory://test-{uuid.uuid4().hex}")
+        case kind:
+            return Store.open(served_prefix(request.getfixturevalue(f"{kind}_server"), monkeypatch))
+
+
+def served_prefix(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Returns a fresh store URL on a server that this process, and those that it starts, find by the environment."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server.new_prefix()
 
 
 @pytest.fixture

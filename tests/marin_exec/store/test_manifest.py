@@ -18,7 +18,7 @@ from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.manifest import output_digest, scan, scan_paths, take_up
 
 DIGEST = "1" * 64
-CONTENTS = {"b.txt": b"bee", "a/empty": b"", "a/b/big.bin": bytes(range(256)) * 10_000, "a-b": b"x", "sp ace\n%é": b"?"}
+CONTENTS = {"b.txt": b"bee", "a/empty": b"", "a/b/big.bin": bytes(range(256)) * 10_000, "a-b": b"x", "sp ace #?%25é": b"?"}
 
 
 def filled(store: Store, contents: dict[str, bytes], attempt: int = 1) -> str:
@@ -52,9 +52,9 @@ def test_scan_paths_lists_files_and_directories_asked_for(store: Store) -> None:
 
 def test_scan_of_names_that_are_not_text_keeps_them(local_store: Store) -> None:
     directory = local_store.url(filled(local_store, {}))
-    (Path(directory) / os.fsdecode(b"\xff.bin")).write_bytes(b"1")
+    (Path(directory) / os.fsdecode(b"\n\xff.bin")).write_bytes(b"1")
     (entry,) = scan(local_store.fs, directory)
-    assert FileEntry.from_json(entry.to_json()) == entry and os.fsencode(entry.path) == b"\xff.bin"
+    assert FileEntry.from_json(entry.to_json()) == entry and os.fsencode(entry.path) == b"\n\xff.bin"
     assert len(output_digest([entry], None)) == 64
 
 

@@ -1,0 +1,38 @@
+"""Which conditional files and which fsspec filesystem serve a prefix. The clients import what is heavy when they are used."""
+
+from typing import Any
+
+from marin_exec.store import clients, gcs, prefix, s3
+from marin_exec.store.conditional import ConditionalFiles
+from marin_exec.store.local import LocalFiles
+from marin_exec.store.memory import MemoryFiles
+from marin_exec.store.unsafe import UnsafeFiles
+
+
+def conditional_files(base: str) -> ConditionalFiles:
+    """Returns the files below a canonical prefix that ends in "/"."""
+    scheme, path = prefix.split_url(base)
+    bucket, _, below = path.partition("/")
+    match scheme:
+        case "file":
+            return LocalFiles(base)
+        case "memory":
+            return MemoryFiles(base)
+        case "gs":
+            return gcs.GcsFiles(bucket, below)
+        case "s3":
+            return s3.S3Files(bucket, below)
+        case _:
+            return UnsafeFiles(filesystem(scheme), base)
+
+
+def filesystem(scheme: str) -> Any:
+    """Returns this process's fsspec filesystem of a scheme, without listing caches."""
+    return clients.shared(f"fsspec {scheme}", lambda: _make_filesystem(scheme), gcs.ENVIRONMENT + s3.ENVIRONMENT)
+
+
+def _make_filesystem(scheme: str) -> Any:
+    import fsspec  # 0.15 s, which a plan of finished steps does not need
+
+    options = {"auto_mkdir": True} if scheme == "file" else {}
+    return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
