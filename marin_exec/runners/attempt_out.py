@@ -140,7 +140,8 @@ class AttemptOut:
                 )
             return
         if stands.attempt != task.attempt:  # its own version of it would be mixed with the one that stands
-            task.store.fs.rm(f"{self.path}/{name}", recursive=True)
+            for entry in files:  # one by one: a recursive removal would take a "*" in a name for a pattern
+                task.store.fs.rm_file(f"{self.path}/{entry.path}")
         self._take(MILESTONE, stands)
         self._event("published", name=name)
 

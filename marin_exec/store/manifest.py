@@ -7,6 +7,7 @@ store, so two equal runs have equal ones.
 import hashlib
 import json
 import os
+import posixpath
 import secrets
 import shutil
 import stat
@@ -113,8 +114,16 @@ def take_up(store: Store, piece: Piece, from_attempt_dir: str, to_attempt_dir: s
         )
     if source == target:
         return
-    move = _link_or_copy if store.is_local else store.fs.copy  # the latter copies within the server
-    store.look_up_all(lambda entry: move(f"{source}/{entry.path}", f"{target}/{entry.path}"), piece.files)
+
+    def give(entry: FileEntry) -> None:
+        old, new = f"{source}/{entry.path}", f"{target}/{entry.path}"
+        if store.is_local:
+            _link_or_copy(old, new)
+        else:
+            store.make_directory(posixpath.dirname(new))
+            store.fs.cp_file(old, new)  # within the server; `copy` would take a "?" in a name for a pattern
+
+    store.look_up_all(give, piece.files)
 
 
 def _link_or_copy(source: str, target: str) -> None:

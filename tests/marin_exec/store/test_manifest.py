@@ -18,7 +18,13 @@ from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.manifest import output_digest, scan, scan_paths, take_up
 
 DIGEST = "1" * 64
-CONTENTS = {"b.txt": b"bee", "a/empty": b"", "a/b/big.bin": bytes(range(256)) * 10_000, "a-b": b"x", "sp ace #?%25é": b"?"}
+CONTENTS = {
+    "b.txt": b"bee",
+    "a/empty": b"",
+    "a/b/big.bin": bytes(range(256)) * 10_000,
+    "a-b": b"x",
+    "sp ace #?%25é": b"?",
+}
 
 
 def filled(store: Store, contents: dict[str, bytes], attempt: int = 1) -> str:
