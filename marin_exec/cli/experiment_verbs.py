@@ -125,7 +125,6 @@ def run(
     """
     from marin_exec.experiment import load_experiment
     from marin_exec.plan import make_plan
-    from marin_exec.run import run_plan
     from marin_exec.store import Store
 
     loaded = load_experiment(experiment, parameters)
@@ -147,6 +146,8 @@ def run(
         click.echo(f"{_counts(made)}; nothing to run", err=True)
         _print_targets(store, {digest: made.steps[digest].record for digest in made.targets})
         return
+    from marin_exec.run import run_plan  # a run that finds everything done does without
+
     outcome = run_plan(made, store, loaded, backend=backend, address=address, max_concurrent=max_concurrent)
     _print_targets(
         store, {digest: outcome.statuses[digest].record for digest in made.targets if digest in outcome.statuses}
