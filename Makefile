@@ -10,14 +10,14 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
 	@echo "make test         lint, format check, type check and all tests"
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
-	@echo "make bench-engine what the engine itself costs, the same way"
+	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
 	@echo "make servers      install the object store servers that tests run against"
 	@echo "make format       format and fix what can be fixed"
 	@echo "make lock         resolve requirements.lock again from pyproject.toml"
@@ -82,8 +82,14 @@ test-slow: $(STAMP) servers browser
 bench-chain: $(STAMP)
 	@$(BIN)/python benchmarks/chain.py
 
-bench-engine: $(STAMP)
-	@$(BIN)/python benchmarks/engine.py
+bench-peers-setup: $(STAMP)
+	@$(BIN)/python benchmarks/peers/setup.py
+
+# Each part is run whatever became of the others; one that misses a bar makes the whole fail.
+bench-engine: bench-peers-setup
+	@failed=0; \
+	for part in benchmarks/engine.py benchmarks/engine_on_ray.py benchmarks/peers/compare.py; do $(BIN)/python $$part || failed=1; done; \
+	exit $$failed
 
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .
