@@ -45,7 +45,12 @@ def canonical_bytes(tree: Any) -> bytes:
 
 def digest_of_tree(tree: Any, domain: str) -> str:
     """Returns the SHA-256 (64 hex digits) of a tree; trees of different domains (record types) never share a digest."""
-    return hashlib.sha256(domain.encode("utf-8") + b"\0" + canonical_bytes(tree)).hexdigest()
+    return digest_of_bytes(canonical_bytes(tree), domain)
+
+
+def digest_of_bytes(canonical: bytes, domain: str) -> str:
+    """Returns the digest of a tree, given its canonical bytes."""
+    return hashlib.sha256(domain.encode("utf-8") + b"\0" + canonical).hexdigest()
 
 
 def digest_of_value(value: Any) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 
 from marin_exec.coercion import coerce
 from marin_exec.config_values import annotations_of, is_named_tuple, rebuilt, short
-from marin_exec.encoding import canonical_bytes, digest_of_tree, encode, key_order
+from marin_exec.encoding import canonical_bytes, digest_of_bytes, encode, key_order
 from marin_exec.errors import ConfigError, InternalError
-from marin_exec.secrets import secret_in
+from marin_exec.secrets import secret_in, secret_variables
 from marin_exec.source import source_of
 from marin_exec.step import Step, StepPath
 from marin_exec.trees import Difference, dependency_references, differences, flatten, texts
@@ -59,8 +59,9 @@ def identify(steps: Sequence[Step]) -> dict[int, Identity]:
     """
     found: dict[int, Identity] = {}
     by_name: dict[str, Identity] = {}
+    variables = secret_variables()
     for step in steps:
-        identity = _identity(step, found)
+        identity = _identity(step, found, variables)
         found[id(step)] = identity
         earlier = by_name.setdefault(step.name, identity)
         if earlier.digest != identity.digest:
@@ -72,7 +73,7 @@ def identify(steps: Sequence[Step]) -> dict[int, Identity]:
     return found
 
 
-def _identity(step: Step, found: dict[int, Identity]) -> Identity:
+def _identity(step: Step, found: dict[int, Identity], variables: Sequence[tuple[str, str]]) -> Identity:
     where = f"step {step.name}"
     kind = step.kind
     if not isinstance(kind.fn, types.FunctionType):
@@ -103,16 +104,16 @@ def _identity(step: Step, found: dict[int, Identity]) -> Identity:
         "source": source,
         "config": encode(config, f"{where}: config", dependency),
     }
-    _refuse_secrets(where, tree["config"])
-    return Identity(digest_of_tree(tree, FORMAT), tree)
+    data = canonical_bytes(tree)
+    if secret_in(data.decode("ascii"), variables) is not None:
+        _refuse_secrets(where, tree["config"], variables)
+    return Identity(digest_of_bytes(data, FORMAT), tree)
 
 
-def _refuse_secrets(where: str, config: Any) -> None:
+def _refuse_secrets(where: str, config: Any, variables: Sequence[tuple[str, str]]) -> None:
     """A config is kept in records as it is, so a secret must not be in it."""
-    if secret_in(canonical_bytes(config).decode("ascii")) is None:
-        return
     for field, text in texts(config):
-        found = secret_in(text)
+        found = secret_in(text, variables)
         if found is not None:
             raise ConfigError(
                 f"{where}: {field} holds {found}; a config is kept in records that everybody with the store can read. Give the "

@@ -288,11 +288,12 @@ def _record_of_attempt(store: Store, digest: str, attempt: int | None) -> Record
     A milestone may lie in the directory of an attempt that died after publishing it: an attempt that went on from there
     speaks for it. One that still runs, or that nobody went on from, speaks for itself by what it said when it began.
     """
-    current = _current(store, digest)
     if attempt is not None:
         record = store.record_or_none(digest, attempt)
         if record is not None:
             return record
+    current = _current(store, digest)
+    if attempt is not None:
         if current is not None and current.chain <= attempt <= current.attempt:
             return current
         return store.begun_record(digest, attempt) or current

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +22,18 @@ SHORTEST_VALUE = 8
 """Characters of an environment variable's value that is looked for in texts; shorter ones stand in any text by chance."""
 LONGEST_TOKEN = 4_096
 """Characters to read before the start of a text that is cut, so that a secret at the cut is still known as one."""
+
+
+class _Pattern:
+    """A regular expression that is compiled when it is first used: every command imports these, and few need them."""
+
+    def __init__(self, text: str, flags: re.RegexFlag = re.NOFLAG):
+        self._text, self._flags = text, flags
+
+    @functools.cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self._text, self._flags)
+
 
 _SHAPES = (
     ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{16,}"),
@@ -53,38 +65,41 @@ _MARKS = (
     "PRIVATE KEY",
 )
 _WORDS = ("key", "token", "secret", "passw", "passphrase", "credential", "auth", "bearer", "login")
-_SHAPE = re.compile("|".join(f"({pattern})" for _, pattern in _SHAPES))
+_SHAPE = _Pattern("|".join(f"({pattern})" for _, pattern in _SHAPES))
 
 # A name alone is no secret, except where it is all that is given over the web: https://TOKEN@host.
-_URL_CREDENTIALS = re.compile(
+_URL_CREDENTIALS = _Pattern(
     r"\b(?:([a-z][a-z0-9+.-]*://)[^\s/@:\"']*:[^\s/@\"']+|(https?://)(?!\[redacted\]@)[^\s/@:\"'?#]+)(?=@)", re.I
 )
-_SIGNED_QUERY = re.compile(
+_SIGNED_QUERY = _Pattern(
     r"([?&](?:X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|Signature|sig|AWSAccessKeyId|"
     r"(?:access_?|auth_?|id_?|refresh_?)?token|api_?key|key|password|secret|client_secret)=)(?!\[redacted\])[^&\s\"'#]+",
     re.I,
 )
-_SECRET_NAME = r"(?:[\w.-]*(?:api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret|password|passwd|passphrase|credentials?))"
+_SECRET_NAME = (
+    r"(?:[\w.-]*(?:api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|"
+    r"secret|password|passwd|passphrase|credentials?))"
+)
 _VALUE = r"(?!\[redacted\])(?:\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',;&)}\]]+)"
-_ASSIGNED = re.compile(rf"(?<![\w.-])(-*{_SECRET_NAME}[\"']?\s*[=:]\s*){_VALUE}", re.I)
-_OPTION = re.compile(rf"(?<!\S)(--?(?:{_SECRET_NAME}|(?:[\w.-]*[._-])?token)[= ]\s*){_VALUE}", re.I)
+_ASSIGNED = _Pattern(rf"(?<![\w.-])(-*{_SECRET_NAME}[\"']?\s*[=:]\s*){_VALUE}", re.I)
+_OPTION = _Pattern(rf"(?<!\S)(--?(?:{_SECRET_NAME}|(?:[\w.-]*[._-])?token)[= ]\s*){_VALUE}", re.I)
 # "token" is every second word of this field, so it takes `token=`, and a value that is no number and no "<pad>".
-_TOKEN = re.compile(
+_TOKEN = _Pattern(
     rf"(?<![\w.])((?:[\w.-]*[_.-])?token[\"']?=|[\w-]*[_-]token[\"']?:\s*)(?![\d.,]+\b|[\"']?<){_VALUE}", re.I
 )
-_HEADER = re.compile(
+_HEADER = _Pattern(
     r"(\bauthorization[\"']?\s*[:=]\s*[\"']?(?!(?:\w+\s+)?\[redacted\])(?:\w+\s+)?|\bbearer\s+(?=\S*\d))[^\s\"',)]{6,}",
     re.I,
 )
-_KEY_OF_40_DIGITS = re.compile(r"(\b(?:login|key|password)\b[\"']?\s*[=:(]?\s*[\"']?)[0-9a-f]{40}\b", re.I)
+_KEY_OF_40_DIGITS = _Pattern(r"(\b(?:login|key|password)\b[\"']?\s*[=:(]?\s*[\"']?)[0-9a-f]{40}\b", re.I)
 
-_SECRET_VARIABLE = re.compile(
+_SECRET_VARIABLE = _Pattern(
     r"(?:^|[_-])(?:api|access|secret|private|auth)?(?:keys?|token|secrets?|passw(?:or)?d|passphrase|pass|credentials?|pat)(?:$|[_-])",
     re.I,
 )
 
 
-_SECRET_KEY = re.compile(rf"{_SECRET_NAME}|(?:[\w.-]*[_.-])?token", re.I)
+_SECRET_KEY = _Pattern(rf"{_SECRET_NAME}|(?:[\w.-]*[_.-])?token", re.I)
 
 
 def redact(text: str) -> str:
@@ -101,14 +116,14 @@ def _redact(text: str, values: re.Pattern[str] | None) -> str:
     if values is not None:
         text = values.sub(REDACTED, text)
     if any(mark in text for mark in _MARKS):
-        text = _SHAPE.sub(REDACTED, text)
+        text = _SHAPE.compiled.sub(REDACTED, text)
     if "://" in text:
-        text = _URL_CREDENTIALS.sub(lambda found: (found[1] or found[2]) + REDACTED, text)
-        text = _SIGNED_QUERY.sub(rf"\1{REDACTED}", text)
+        text = _URL_CREDENTIALS.compiled.sub(lambda found: (found[1] or found[2]) + REDACTED, text)
+        text = _SIGNED_QUERY.compiled.sub(rf"\1{REDACTED}", text)
     lower = text.lower()
     if any(word in lower for word in _WORDS):
         for pattern in (_HEADER, _KEY_OF_40_DIGITS, _OPTION, _ASSIGNED, _TOKEN):
-            text = pattern.sub(rf"\1{REDACTED}", text)
+            text = pattern.compiled.sub(rf"\1{REDACTED}", text)
     return text
 
 
@@ -123,12 +138,12 @@ def _redact_tree(value: Any, values: re.Pattern[str] | None) -> Any:
 
 
 def _redact_entry(key: Any, value: Any, values: re.Pattern[str] | None) -> Any:
-    if isinstance(value, str) and value and isinstance(key, str) and _SECRET_KEY.fullmatch(key):
+    if isinstance(value, str) and value and isinstance(key, str) and _SECRET_KEY.compiled.fullmatch(key):
         return REDACTED
     return _redact_tree(value, values)
 
 
-def secret_in(text: str) -> str | None:
+def secret_in(text: str, variables: Sequence[tuple[str, str]] | None = None) -> str | None:
     """Returns what kind of secret a text holds that may not be altered, e.g. "a GitHub token"; None if it holds none.
 
     Stricter than `redact`, because its answer stops work: only documented shapes, URLs with credentials, and values of
@@ -136,21 +151,23 @@ def secret_in(text: str) -> str | None:
 
     Args:
         text: as it is, or as JSON.
+        variables: what `secret_variables` returned, for who asks about many texts at a time.
     """
     if any(mark in text for mark in _MARKS):
-        found = _SHAPE.search(text)
+        found = _SHAPE.compiled.search(text)
         if found is not None:
             assert found.lastindex is not None
             return _SHAPES[found.lastindex - 1][0]
-    if "://" in text and (_URL_CREDENTIALS.search(text) or _SIGNED_QUERY.search(text)):
+    if "://" in text and (_URL_CREDENTIALS.compiled.search(text) or _SIGNED_QUERY.compiled.search(text)):
         return "a URL with credentials"
-    for name, value in _secret_variables():
+    for name, value in secret_variables() if variables is None else variables:
         if not value.isalpha() and (value in text or json.dumps(value)[1:-1] in text):
             return f"the value of the environment variable {name}"
     return None
 
 
-def _secret_variables() -> list[tuple[str, str]]:
+def secret_variables() -> list[tuple[str, str]]:
+    """Returns name and value of this process's environment variables that are secret by their names."""
     found = [(name, os.environ[name]) for name in os.environ if _names_a_secret(name)]
     # A path to a key file is no secret, and errors have to name it.
     return [
@@ -162,11 +179,11 @@ def _secret_variables() -> list[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names_a_secret(variable: str) -> bool:
-    return _SECRET_VARIABLE.search(variable) is not None
+    return _SECRET_VARIABLE.compiled.search(variable) is not None
 
 
 def _values_of_environment() -> re.Pattern[str] | None:
-    return _pattern_of(tuple(value for _, value in _secret_variables()))
+    return _pattern_of(tuple(value for _, value in secret_variables()))
 
 
 @functools.lru_cache(maxsize=8)

@@ -53,14 +53,15 @@ def bars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def machine() -> str:
-    """Returns the machine in words: processor, cores, memory, kernel, Python."""
+    """Returns the machine in words: processor, cores, memory, kernel, Python, and how busy it was before."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
     )
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores of {model}, {memory_gib:.0f} GiB, {system}"
+    load = f"load {os.getloadavg()[1]:.1f} before the start"
+    return f"{os.cpu_count()} cores of {model}, {memory_gib:.0f} GiB, {system}, {load}"
 
 
 def rows_of(engines: list[Engine], tries: int) -> list[dict[str, Any]]:
@@ -92,12 +93,13 @@ def main() -> None:
     unknown = set(options.engine) - set(names)
     if unknown or (options.save and options.engine):
         parser.error(f"no engine is named {sorted(unknown)}" if unknown else "--save keeps a table of all engines")
+    before = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
     rows = rows_of(
         [each for each in ENGINES if not options.engine or each.name in {*options.engine, OURS}], options.tries
     )
     if not any(row["engine"] == OURS for row in rows):
         sys.exit(f"error: {OURS} itself has no row")
-    measured = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(), "rows": rows}
+    measured = {**before, "rows": rows}
     figures = bars(rows)
     for line in figures:
         print(json.dumps(line))

@@ -13,7 +13,10 @@ HEADER = (
 
 def ratio(theirs: float, ours: float) -> str:
     """Returns how many times ours theirs is, as it stands in the table; "" where ours is too small to divide by."""
-    return f" (x{theirs / ours:.2g})" if ours > 0 else ""
+    if ours <= 0:
+        return ""
+    times = theirs / ours
+    return f" (x{times:.0f})" if times >= 10 else f" (x{times:.2g})"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

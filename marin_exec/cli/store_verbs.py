@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from marin_exec.lineage import Lineage, Node
     from marin_exec.records import Record
 
+_DEEPEST_INDENT = 20
+"""In levels: what is further away is not set further in, so that a long chain stays readable."""
 _ARTIFACT_HELP = "ARTIFACT is a path (a checkpoint, a shard), a step's name, or a digest."
 
 
@@ -158,7 +160,7 @@ def lineage_as_json(found: "Lineage") -> dict[str, Any]:
 def _print_node(node: "Node", found: "Lineage") -> None:
     from marin_exec.identity import flatten
 
-    indent = "  " * node.depth
+    indent = "  " * min(node.depth, _DEEPEST_INDENT)
     record = node.record
     if record is None:
         click.echo(f"{indent}{node.name} {node.digest[:16]} (nothing is recorded of it)")

@@ -102,7 +102,7 @@ def test_comparison_runs_this_engine_and_a_peer_for_real(tmp_path: Path) -> None
     assert set(rows) == {"no engine, fsync", "marin-exec"}
     assert all(each["num_steps"] == 20 and each["cold_seconds"] > 0 for each in rows.values())
     assert rows["no engine, fsync"]["files"] == 20
-    assert rows["marin-exec"]["files"] == 20 * 4 + 1
+    assert 20 * 2 < rows["marin-exec"]["files"] <= 20 * 5 + 1  # a step's value, at most four small files, and the root
     assert "| **marin-exec** |" in done.stdout
 
 

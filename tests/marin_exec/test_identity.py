@@ -78,6 +78,8 @@ _KIND_ATTRIBUTES = {
     "version": (7, True),
     "fn": (other_kind, False),  # with a version, where the function lives and what it reads like is free
     "content_digest": (lambda path: "", False),
+    "gang": (True, False),
+    "reads_lineage": (True, False),
 }
 
 

@@ -13,6 +13,7 @@ import dagster
 from dag import LAYERS, WIDTH, body_ran, parents, report, steps, value
 
 HOME = Path(os.environ["BENCH_STATE"], "dagster")
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
 def asset_of(layer: int, number: int):
@@ -46,7 +47,8 @@ def main() -> None:
         definitions = dagster.Definitions(assets=assets, resources={"io_manager": manager})
         to_run = stale(definitions, instance)
         if to_run:
-            dagster.materialize(assets, instance=instance, resources={"io_manager": manager}, selection=to_run)
+            given = {"instance": instance, "resources": {"io_manager": manager}, "run_config": QUIET}
+            dagster.materialize(assets, selection=to_run, **given)
         last = [definitions.load_asset_value(f"s_{LAYERS - 1}_{number}", instance=instance) for number in range(WIDTH)]
     report(last)
 
