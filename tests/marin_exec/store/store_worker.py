@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from marin_exec.records import Record
-from marin_exec.store import Lease, LeaseLost, Store, claim, register_root, utc_now
+from marin_exec.store import Conflict, Lease, LeaseLost, Store, claim, register_root, utc_now
 
 
 def record_of(lease: Lease, output_path: str = "data/tiny-0/a1-00000000") -> Record:
@@ -78,6 +78,22 @@ def race(store: Store, digest: str, start: str) -> None:
     print(f"lease={lease is not None} root={new_root}")
 
 
+def count(store: Store, digest: str, times: str) -> None:
+    """Adds 1 to a shared counter so many times, each time by a replace."""
+    path, added = "counter/head.json", 0
+    while added < int(times):
+        found = store.files.read(path)
+        assert found is not None
+        mine = f"{int(found.data.split()[0]) + 1} by {os.getpid()}".encode()
+        try:
+            store.files.replace(path, mine, found.version)
+        except Conflict:
+            again = store.files.read(path)
+            if again is None or again.data != mine:  # else the answer was lost, and the request repeated
+                continue
+        added += 1
+
+
 def commit_killed(store: Store, digest: str, at: str) -> None:
     """Claims, then commits and is killed before the `at`-th operation of the commit that changes the disk."""
     lease = claim(store, digest, store.head(digest))
@@ -138,6 +154,7 @@ def stop_in_link(store: Store, digest: str, act: str) -> None:
 
 COMMANDS = {
     "cycle": cycle,
+    "count": count,
     "race": race,
     "commit_killed": commit_killed,
     "hold": hold,
