@@ -33,6 +33,8 @@ class ObjectLog:
         self._written = b""
         self._waiting = b""
         self._version: int | str | None = None
+        self._untold = False
+        """Whether bytes wait whose append returned as if they were written."""
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
 
@@ -54,46 +56,56 @@ class ObjectLog:
         with self._lock:
             self._waiting += data
             if soon and self._version is not None:
+                self._untold = True
                 if self._timer is None:
                     self._timer = threading.Timer(HELD_BACK_SECONDS, self._write_held_back)
                     self._timer.daemon = True
                     self._timer.start()
                 return
+            self._untold = False
             self._write()
 
     def close(self) -> None:
+        """Writes what is held back.
+
+        Raises:
+            OSError: that failed; likewise StoreError. Nothing is raised for bytes whose append had failed before.
+        """
         with self._lock:
-            self._write()
+            try:
+                self._write()
+            except (OSError, StoreError):
+                if self._untold:
+                    raise
 
     def _write_held_back(self) -> None:
-        try:
-            with self._lock:
-                self._timer = None
+        with self._lock:
+            try:
                 self._write()
-        except (OSError, StoreError):
-            return  # the next append or close tries again, and says so
+            except (OSError, StoreError):
+                return  # still untold: the next append or close tries again, and says so
 
     def _write(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._waiting:
-            return
-        whole = self._written + self._waiting
-        try:
-            if self._version is None:
-                self._version = self._files.create(self._path, whole)
-            else:
-                self._version = self._files.replace(self._path, whole, self._version)
-        except (AlreadyExists, Conflict) as error:
-            self._version = self._version_if_ours(whole, error)
-        self._written, self._waiting = whole, b""
+        while self._waiting:
+            whole = self._written + self._waiting
+            try:
+                if self._version is None:
+                    self._version = self._files.create(self._path, whole)
+                else:
+                    self._version = self._files.replace(self._path, whole, self._version)
+                self._written, self._waiting = whole, b""
+            except (AlreadyExists, Conflict) as error:
+                self._take_in_what_arrived(whole, error)
 
-    def _version_if_ours(self, whole: bytes, error: Exception) -> int | str:
-        """Returns the version of our own write whose answer was lost; else it is another writer's."""
+    def _take_in_what_arrived(self, whole: bytes, error: Exception) -> None:
+        """Notes an earlier write of ours whose answer was lost; what is there else is another writer's."""
         found = self._files.read(self._path)
-        if found is not None and found.data == whole:
-            return found.version
+        if found is not None and whole.startswith(found.data) and len(found.data) > len(self._written):
+            self._written, self._waiting, self._version = found.data, whole[len(found.data) :], found.version
+            return
         if isinstance(error, AlreadyExists):
             self._waiting = b""  # goes to another segment
             raise error

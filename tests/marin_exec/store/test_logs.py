@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from faulty import FaultyFiles
 
 from marin_exec.errors import StoreError
 from marin_exec.store import AlreadyExists, Store, layout
@@ -73,6 +74,22 @@ def test_progress_is_held_back_and_written_with_what_follows() -> None:
     log.append(b"last\n", soon=True)
     log.close()
     assert content(files).endswith(b"more\nlast\n")
+
+
+def test_close_says_what_nobody_was_told_yet() -> None:
+    files = FaultyFiles(Store.open("memory://closing").files)
+    log = ObjectLog(files, PATH)
+    log.append(b"began\n")
+    files.rule = lambda call: "before"
+    with pytest.raises(OSError, match="injected"):
+        log.append(b"told\n")
+    log.close()  # tries again; its caller knows
+    log.append(b"untold\n", soon=True)
+    with pytest.raises(OSError, match="injected"):
+        log.close()
+    files.rule = lambda call: None
+    log.close()
+    assert content(files) == b"began\ntold\nuntold\n"
 
 
 def test_log_that_grows_goes_on_in_other_segments_between_those_of_other_writers(store: Store) -> None:
