@@ -4,11 +4,12 @@ An experiment is a Python file that declares steps; a step runs once, is kept un
 what it was made from. See docs/concepts.md.
 """
 
+from marin_exec.adopted import adopt
 from marin_exec.errors import ConfigError, IdentityMismatch, InternalError, MarinExecError, StepFailed, StoreError
 from marin_exec.experiment import main
 from marin_exec.fields import InputPath, added_default, measured, renamed_from, runtime
 from marin_exec.out import Milestone, Out, ShardOut
-from marin_exec.step import Kind, Resources, Retry, Step, StepPath, kind
+from marin_exec.step import Kind, Resources, Retry, Step, StepPath, kind, pin
 
 __all__ = [
     "ConfigError",
@@ -27,9 +28,11 @@ __all__ = [
     "StepPath",
     "StoreError",
     "added_default",
+    "adopt",
     "kind",
     "main",
     "measured",
+    "pin",
     "renamed_from",
     "runtime",
 ]

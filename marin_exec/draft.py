@@ -56,8 +56,12 @@ def _reused(draft: PlannedStep) -> str:
     reason = f"made by run {draft.record.run_id}"
     if draft.record.name not in draft.names:
         reason += f" under the name {draft.record.name}"
+    if draft.record.kind != draft.step.kind.name:
+        reason += f", as kind {draft.record.kind}"
     if draft.record.link is not None:
         reason = f"{draft.record.link.phrase} (run {draft.record.run_id})"
+    if draft.step.pinned:
+        reason = f"pinned to {draft.digest[:16]}, {reason}"
     if draft.code_changed:
         reason += f"; code changed in {', '.join(draft.code_changed)} (reused)"
     return reason
@@ -93,7 +97,8 @@ class Draft:
         found = self._found[identity.digest]
         record = found.record
         source = self._source_of(step.fn)
-        changed = tuple(changed_functions(record.source["functions"], source.functions)) if record else ()
+        may_change = record is not None and not step.pinned
+        changed = tuple(changed_functions(record.source["functions"], source.functions)) if may_change else ()
         self._explainer.note(step.name, identity.digest, identity.tree, source.functions)
         draft = PlannedStep(
             step=step,
@@ -127,17 +132,24 @@ class Draft:
     def _invalid_because(self, draft: PlannedStep, found: Found) -> tuple[str, tuple[str, ...]]:
         """Returns why a step's current record does not serve, and the root causes; "" if it does."""
         name = draft.step.name
+        if draft.step.pinned:
+            if draft.forced:
+                raise ConfigError(f"step {name}: is pinned, and so never run; take the pin away to make it again")
+            return "", ()
         if draft.forced:
             return "forced", (f"{name}: forced",)
         if found.problem:
             return found.problem, (f"{name}: {found.problem}",)
         if draft.record is None:
-            return self._explainer.never_run(name, draft.step.kind.name, draft.digest, draft.identity)
+            return self._explainer.never_run(name, draft.step.kind.digested_name, draft.digest, draft.identity)
         if draft.code_changed and self._options.on_code_change is OnCodeChange.RERUN:
             what = f"code changed in {', '.join(draft.code_changed)}"
             return what, (f"{name}: {what}",)
+        left_open = {bound.digest for bound in draft.record.dependencies if not bound.output_digest}
         for digest in draft.dependency_digests:
             upstream = self.steps[digest]
+            if digest in left_open:
+                continue  # a person blessed the output whatever that input holds
             if upstream.record is not None and upstream.action is Action.RUN:
                 reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
                 return reason, upstream.causes
@@ -154,7 +166,10 @@ class Draft:
         held = {(digest, ref.milestone): self._will_hold(digest, ref.milestone) for digest, ref in draft.references}
         known = {key: output for key, output in held.items() if output is not None}
         if len(known) < len(held):
-            if draft.record is None and self._explainer.nearest(draft.step.name, draft.step.kind.name) is not None:
+            if (
+                draft.record is None
+                and self._explainer.nearest(draft.step.name, draft.step.kind.digested_name) is not None
+            ):
                 return dataclasses.replace(draft, reason=f"{draft.reason}; {LINKED_IF}")
             return draft
         made = made_from(
@@ -177,7 +192,7 @@ class Draft:
     def _stale_because(self, record: Record) -> tuple[str, tuple[str, ...]]:
         for bound in record.dependencies:
             now = self._produced(bound.digest, bound.milestone)
-            if now is not None and now != bound.output_digest:
+            if now is not None and bound.output_digest not in ("", now):
                 upstream = self.steps[bound.digest]
                 what = f"upstream {upstream.step.name} now holds other content"
                 by = f"{upstream.step.name}: output replaced"

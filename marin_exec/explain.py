@@ -45,10 +45,10 @@ class Explainer:
         return f"{shown or 'never run'} ({last})", causes
 
     def nearest(self, name: str, kind: str) -> Record | None:
-        """Returns the latest finished run of that step name and kind, under any digest."""
+        """Returns the latest finished run of that step name and kind (as digested), under any digest."""
         if (name, kind) not in self._earlier:
             records = map(self._readable, self._digests_named(name))
-            found = [record for record in records if record is not None and record.kind == kind]
+            found = [record for record in records if record is not None and record.identity["kind"] == kind]
             self._earlier[name, kind] = max(found, key=lambda record: record.finished, default=None)
         return self._earlier[name, kind]
 

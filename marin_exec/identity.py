@@ -8,7 +8,7 @@ Cost: linear in steps and edges, each step encoded once.
 """
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,13 @@ class Identity:
     """Plain JSON: format, kind, version, source, config. What the digest is taken of, exactly."""
 
 
-def identify(steps: Sequence[Step]) -> dict[int, Identity]:
+def identify(steps: Sequence[Step], pinned: Mapping[int, Identity] | None = None) -> dict[int, Identity]:
     """Returns the identity of each step, keyed by `id(step)`.
 
     Args:
         steps: in topological order, as `marin_exec.step.topological` returns them. Two step objects that are equal in
             name and digest are one step, and no error.
+        pinned: the identities of the steps that are pinned, by `id(step)`; only a store knows them.
 
     Raises:
         ConfigError: a config value has no encoding or the wrong type, or one name has two identities; the message names
@@ -61,7 +62,7 @@ def identify(steps: Sequence[Step]) -> dict[int, Identity]:
     by_name: dict[str, Identity] = {}
     variables = secret_variables()
     for step in steps:
-        identity = _identity(step, found, variables)
+        identity = _pinned(step, pinned or {}) if step.pinned else _identity(step, found, variables)
         found[id(step)] = identity
         earlier = by_name.setdefault(step.name, identity)
         if earlier.digest != identity.digest:
@@ -71,6 +72,12 @@ def identify(steps: Sequence[Step]) -> dict[int, Identity]:
                 "give one of them another name"
             )
     return found
+
+
+def _pinned(step: Step, pinned: Mapping[int, Identity]) -> Identity:
+    if id(step) not in pinned:
+        raise InternalError(f"step {step.name}: is pinned to {step.pinned}, which nobody looked up in a store")
+    return pinned[id(step)]
 
 
 def _identity(step: Step, found: dict[int, Identity], variables: Sequence[tuple[str, str]]) -> Identity:
@@ -99,7 +106,7 @@ def _identity(step: Step, found: dict[int, Identity], variables: Sequence[tuple[
     config = _coerced(step.config, where)
     tree = {
         "format": FORMAT,
-        "kind": kind.name,
+        "kind": kind.digested_name,
         "version": kind.version,
         "source": source,
         "config": encode(config, f"{where}: config", dependency),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from marin_exec.draft import Draft, read_store
 from marin_exec.identity import identify
+from marin_exec.pins import resolve_pins
 from marin_exec.planned import Action, OnCodeChange, Plan, PlannedStep, PlanOptions
 from marin_exec.selection import check_names, check_nothing_else_runs, select
 from marin_exec.step import Step, StepPath, step_references, topological
@@ -45,7 +46,8 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     order = topological(list(steps), references)
     related = topological([other for step in order for other in step.see], references)
     known = {id(step) for step in order}
-    identities = identify([*order, *(step for step in related if id(step) not in known)])
+    everything = [*order, *(step for step in related if id(step) not in known)]
+    identities = identify(everything, resolve_pins(store, everything))
     chosen = select(options, _leaves(steps, order, references), order, references)
     reachable = topological(list(chosen.targets), references)
     names: dict[str, dict[str, None]] = {}

@@ -29,6 +29,13 @@ class Kind:
     """Whether the function may run in several processes at once; see `Resources.ranks`."""
     reads_lineage: bool = False
     """The function looks at how its inputs were made too, so that equal inputs do not make an equal output."""
+    renamed_from: str = ""
+    """The name of the kind when steps of it first ran; "" if it still has it."""
+
+    @property
+    def digested_name(self) -> str:
+        """The name that stands in digests: the first one, so that a kind can be renamed and what it made is still found."""
+        return self.renamed_from or self.name
 
 
 _KINDS: dict[tuple[str, int], Kind] = {}
@@ -47,6 +54,7 @@ def kind(
     content_digest: Callable[[str], str] | None = None,
     gang: bool = False,
     reads_lineage: bool = False,
+    renamed_from: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declares a step function `fn(config, out) -> result` to be of this kind.
 
@@ -57,25 +65,28 @@ def kind(
         gang: the function looks at `out.rank` and may run as several ranks (`Resources.ranks`).
         reads_lineage: the function looks at how its inputs were made (records, lineage), not only at what they hold; then
             it is never linked to an output that was made from equal inputs of other origin.
+        renamed_from: the name of the kind when steps of it first ran (the first of several); digests keep using it.
 
     Raises:
         ConfigError: another function already has this kind name and version.
     """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"kind {name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
-        )
+    for each in (name, renamed_from or name):
+        if not _NAME.fullmatch(each):
+            raise ConfigError(
+                f"kind {each!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
+            )
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
-        declared = Kind(name, version, fn, content_digest, gang, reads_lineage)
+        declared = Kind(name, version, fn, content_digest, gang, reads_lineage, renamed_from)
         if version is not None:
-            earlier = _KINDS.get((name, version))
+            earlier = _KINDS.get((declared.digested_name, version))
             if earlier is not None and not _same_function(earlier.fn, fn):
                 raise ConfigError(
-                    f"kind {name!r} version {version}: declared by both {earlier.fn.__module__}.{earlier.fn.__qualname__} and "
+                    f"kind {declared.digested_name!r} version {version}: declared by both "
+                    f"{earlier.fn.__module__}.{earlier.fn.__qualname__} and "
                     f"{fn.__module__}.{fn.__qualname__}; give one of them another name or version"
                 )
-            _KINDS[name, version] = declared
+            _KINDS[declared.digested_name, version] = declared
         fn.__marin_kind__ = declared  # type: ignore[attr-defined]
         return fn
 
@@ -150,6 +161,8 @@ class Step:
     after: tuple["Step", ...] = ()
     see: tuple["Step", ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    pinned: str = ""
+    """Set by `pin`: the digest or path of the finished step that stands for this one."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -188,6 +201,25 @@ class Step:
 
     def __repr__(self) -> str:
         return f"Step({self.name!r})"
+
+
+def pin(step: Step, to: str) -> Step:
+    """Returns a step that is held to a finished output, whatever its recipe says now.
+
+    What depends on it has that output's digest in its own, so no change above reaches it; nothing upstream is planned.
+    Use what is returned wherever the step stood.
+
+    Args:
+        step: the step as it is declared now; its name and kind stay.
+        to: the digest (at least 16 digits) of a finished step of the same kind, or a path of its output. A path is looked
+            up when a plan is made; a whole digest means the same in every store.
+
+    Raises:
+        ConfigError: not a step, or no digest or path. That the output is there is checked when a plan is made.
+    """
+    if not isinstance(step, Step) or not isinstance(to, str) or not to.strip():
+        raise ConfigError(f"pin({step!r}, {to!r}): a step, and the digest or path of a finished output are needed")
+    return dataclasses.replace(step, config=None, after=(), see=(), pinned=to)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ Exit codes: 0 fine; 1 a step failed, or the store did; 2 usage or config error; 
 4 content differs from what the experiment states; 5 `run --max-runs` would be exceeded; 130 interrupted.
 """
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -24,7 +25,15 @@ EXIT_MISMATCH = 4
 EXIT_MAX_RUNS = 5
 EXIT_INTERRUPTED = 130
 
-EXPERIMENT_VERBS = ("plan", "run", "status", "why")
+EXPERIMENT_VERBS = ("plan", "run", "status", "why", "bless")
+
+VERBS = {
+    "experiment_verbs": ("plan", "run", "status", "why"),
+    "store_verbs": ("show", "diff", "lineage", "ls"),
+    "bless_verb": ("bless",),
+    "adopt_verb": ("adopt",),
+}
+"""The modules of this package, and the verbs that each has."""
 
 DEFAULT_PREFIX = "store"
 
@@ -52,16 +61,13 @@ class _Group(click.Group):
             raise ConfigError("the working directory was deleted; change to one that exists, and try again") from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["plan", "run", "status", "why", "show", "diff", "lineage", "ls"]
+        return [verb for verbs in VERBS.values() for verb in verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        if cmd_name in EXPERIMENT_VERBS:
-            from marin_exec.cli import experiment_verbs as verbs
-        else:
-            from marin_exec.cli import store_verbs as verbs
-        return getattr(verbs, cmd_name)
+        for module, verbs in VERBS.items():
+            if cmd_name in verbs:
+                return getattr(importlib.import_module(f"marin_exec.cli.{module}"), cmd_name)
+        return None
 
 
 def _has_working_directory() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_WORK_TO_DO, say_error
+from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_MISMATCH, EXIT_WORK_TO_DO, say_error
 from marin_exec.cli.options import HELP, experiment_arguments, json_option, prefix_option, print_json, print_table
 from marin_exec.errors import StoreError
 
@@ -155,7 +155,8 @@ def run(
     if outcome.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if outcome.failed:
-        sys.exit(EXIT_FAILED)
+        mismatch = any(status.failure is not None and status.failure.mismatch for status in outcome.failed)
+        sys.exit(EXIT_MISMATCH if mismatch else EXIT_FAILED)
 
 
 @click.command(context_settings={**HELP, "ignore_unknown_options": True})

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from marin_exec.adopted import AdoptedFiles
 from marin_exec.errors import ConfigError, StepFailed
+from marin_exec.records import FileEntry
+from marin_exec.runners.adopting import adopted_digest
 from marin_exec.runners.attempt_out import AttemptOut, ShardFailed
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.shards import ShardMapper, checked_result
@@ -67,6 +70,8 @@ def _call[T](task: AttemptTask, map_all: ShardMapper, ended: Callable[[AttemptOu
 
 
 def _described(task: AttemptTask, out: AttemptOut, returned: Any, started: float) -> AttemptOutput:
+    if isinstance(returned, AdoptedFiles):
+        return _output(task, out, started, returned.files, adopted_digest(task, returned), output_path=returned.path)
     result, measured, result_type = split_result(returned)
     checked_result([result, measured])
     out.take_up_milestones()
@@ -78,12 +83,16 @@ def _described(task: AttemptTask, out: AttemptOut, returned: Any, started: float
         )
     out.check_committed(files)
     content = task.content_digest(out.path) if task.content_digest is not None else None
+    digest = output_digest(files, result, content)
+    return _output(task, out, started, files, digest, result=result, result_type=result_type, measured=measured)
+
+
+def _output(
+    task: AttemptTask, out: AttemptOut, started: float, files: tuple[FileEntry, ...], digest: str, **more: Any
+) -> AttemptOutput:
     return AttemptOutput(
         files=files,
-        output_digest=output_digest(files, result, content),
-        result=result,
-        result_type=result_type,
-        measured=measured,
+        output_digest=digest,
         seconds=time.monotonic() - started,
         worker_peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         pieces_made=out.pieces_made,
@@ -91,6 +100,7 @@ def _described(task: AttemptTask, out: AttemptOut, returned: Any, started: float
         milestones=tuple(each.name for each in out.milestones()),
         host=socket.gethostname(),
         source=task.source_found,
+        **more,
     )
 
 

@@ -1,5 +1,7 @@
 """What a step's dependencies hold at the moment when it starts: fixed in its record, and what it is given to read."""
 
+from collections.abc import Collection
+
 from marin_exec.errors import StepFailed
 from marin_exec.records import DependencyRecord
 from marin_exec.runners.state import State, StepStatus
@@ -11,9 +13,11 @@ from marin_exec.store.pieces import piece_named
 class Bindings:
     """Looks up outputs and milestones of a run's steps."""
 
-    def __init__(self, store: Store, statuses: dict[str, StepStatus]):
+    def __init__(self, store: Store, statuses: dict[str, StepStatus], left_open: Collection[str] = ()):
+        """`left_open`: digests of steps whose output is not there; their bindings say so by an empty output digest."""
         self._store = store
         self._statuses = statuses
+        self._left_open = left_open
 
     def of_config(self, status: StepStatus) -> tuple[DependencyRecord, ...]:
         """Returns what each dependency in a step's config holds now.
@@ -30,7 +34,7 @@ class Bindings:
 
     def of_after(self, status: StepStatus) -> tuple[DependencyRecord, ...]:
         """Returns what the steps hold that a step had to wait for."""
-        return tuple(self._bind(digest, None, ()) for digest in status.planned.after)
+        return tuple(self._bind(digest, None, ()) for digest in status.planned.after if digest not in self._left_open)
 
     def milestone(self, digest: str, name: str) -> Piece | None:
         """Returns a milestone that counts in this run, or None while there is none.
@@ -54,7 +58,9 @@ class Bindings:
     def _bind(self, digest: str, milestone: str | None, sub_paths: tuple[str, ...]) -> DependencyRecord:
         upstream = self._statuses[digest]
         record, name = upstream.record, upstream.planned.step.name
-        if milestone is not None:
+        if digest in self._left_open:
+            path, content, run_id, record = "", "", "", None
+        elif milestone is not None:
             piece = self.milestone(digest, milestone)
             if piece is None:
                 published = list(record.milestones) if record else []

@@ -3,7 +3,7 @@
 import os
 import traceback
 
-from marin_exec.errors import MarinExecError
+from marin_exec.errors import IdentityMismatch, MarinExecError
 from marin_exec.runners.task import Failure
 from marin_exec.secrets import redact
 
@@ -19,7 +19,12 @@ def failure_of(error: BaseException, what: str = "") -> Failure:
         what: which part of the step failed, e.g. "shard part-00003".
     """
     reason = f"{what}: {one_line(error)}" if what else one_line(error)
-    return Failure(reason=redact(reason)[:LONGEST_REASON], infrastructure=False, traceback=user_traceback(error))
+    return Failure(
+        reason=redact(reason)[:LONGEST_REASON],
+        infrastructure=False,
+        traceback=user_traceback(error),
+        mismatch=isinstance(error, IdentityMismatch),
+    )
 
 
 def one_line(error: BaseException) -> str:

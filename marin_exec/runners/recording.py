@@ -67,6 +67,7 @@ def finished_record(status: StepStatus, output: AttemptOutput) -> Record:
     assert begun is not None
     return dataclasses.replace(
         begun,
+        output_path=output.output_path or begun.output_path,
         files=output.files,
         output_digest=output.output_digest,
         result=output.result,

@@ -1,7 +1,7 @@
 """What travels between the driver and the process that executes one attempt of a step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from marin_exec.records import FileEntry
@@ -47,9 +47,11 @@ class AttemptOutput:
 
     files: tuple[FileEntry, ...]
     output_digest: str
-    result: Any
-    result_type: str | None
-    measured: dict[str, Any]
+    output_path: str | None = None
+    """Where the files are if not in the attempt's directory: of data that was adopted where it lies."""
+    result: Any = None
+    result_type: str | None = None
+    measured: dict[str, Any] = field(default_factory=dict)
     seconds: float
     worker_peak_memory_bytes: int
     """Of the process that ran the step, over its whole life: an upper bound for the step itself, shards not counted."""
@@ -79,6 +81,8 @@ class Failure:
     traceback: str = ""
     output_tail: str = ""
     """The end of what the process printed."""
+    mismatch: bool = False
+    """The step found other content than the experiment states (`IdentityMismatch`)."""
 
     def __post_init__(self) -> None:
         # Where a failure is made, because that process knows which values of its environment are secret.

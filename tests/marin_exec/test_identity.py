@@ -80,11 +80,14 @@ _KIND_ATTRIBUTES = {
     "content_digest": (lambda path: "", False),
     "gang": (True, False),
     "reads_lineage": (True, False),
+    "renamed_from": ("test-identity/first name", True),
 }
 
 
 def test_every_step_attribute_is_marked_as_identity_or_not():
-    assert {each.name for each in dataclasses.fields(Step) if each.name != "_"} == _STEP_ATTRIBUTES.keys()
+    assert {
+        each.name for each in dataclasses.fields(Step) if each.name not in ("_", "pinned")
+    } == _STEP_ATTRIBUTES.keys()
     assert {each.name for each in dataclasses.fields(Kind)} == _KIND_ATTRIBUTES.keys()
 
 

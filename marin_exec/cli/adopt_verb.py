@@ -1,0 +1,28 @@
+"""The verb that prints the digest of data that is to be adopted where it lies."""
+
+import os
+
+import click
+
+from marin_exec.cli.options import HELP, json_option, print_json
+
+
+@click.command(context_settings=HELP)
+@click.argument("path")
+@json_option
+def adopt(path: str, as_json: bool) -> None:
+    """Print the digest of the files below PATH, a directory or URL, for `adopt(PATH, DIGEST, name=...)` in an experiment.
+
+    Every byte is read; nothing is written or moved.
+    """
+    from marin_exec.adopted import files_at
+    from marin_exec.store.manifest import output_digest
+
+    full = path if "://" in path else os.path.abspath(path)
+    found = files_at(full)
+    digest, size = output_digest(found.files, None), sum(each.size_bytes for each in found.files)
+    if as_json:
+        print_json({"path": found.path, "digest": digest, "files": len(found.files), "bytes": size})
+        return
+    click.echo(f"{len(found.files)} files, {size:,} bytes in {found.path}", err=True)
+    click.echo(digest)
