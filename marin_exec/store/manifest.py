@@ -21,7 +21,7 @@ from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.pieces import Piece
 from marin_exec.store.prefix import split_url
 from marin_exec.store.results import plain_result, split_result
-from marin_exec.store.scanning import checksum_of, is_local, remote_sizes, scan, scan_paths
+from marin_exec.store.scanning import checksum_of, remote_sizes, scan, scan_paths
 from marin_exec.store.store import Store
 
 __all__ = ["differing_files", "output_digest", "plain_result", "scan", "scan_paths", "split_result", "take_up"]
@@ -57,9 +57,14 @@ def differing_files(
         directory: the attempt's directory, relative to the prefix.
         checksums: read the files too; else only presence and sizes are compared.
     """
+    if not files:
+        return []
     full = store.url(directory)
-    fs = filesystem(split_url(full)[0])  # data that was adopted may lie on another one than the store
-    sizes = (_local_sizes(full, files) if is_local(fs) else remote_sizes(fs, full)) if files else {}
+    scheme, _ = split_url(full)  # data that was adopted may lie on another filesystem than the store
+    local = scheme == "file"
+    # Without fsspec where it can be: its import takes longer than looking at the files of a thousand steps.
+    fs = None if local and not checksums else filesystem(scheme)
+    sizes = _local_sizes(full, files) if local else remote_sizes(fs, full)
 
     def difference(entry: FileEntry) -> str:
         found = sizes.get(entry.path)
@@ -68,7 +73,7 @@ def differing_files(
         if found != entry.size_bytes:
             return f"{found} bytes, {entry.size_bytes} recorded"
         if checksums:
-            _, checksum = checksum_of(fs, f"{full}/{entry.path}", None if is_local(fs) else found)
+            _, checksum = checksum_of(fs, f"{full}/{entry.path}", None if local else found)
             if checksum != entry.checksum:
                 return f"checksum {checksum}, {entry.checksum} recorded"
         return ""

@@ -8,7 +8,6 @@ somebody who forges files. See docs/decisions/0011.
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from marin_exec.errors import StepFailed
@@ -88,6 +87,8 @@ def _entries(fs: Any, directory: str, sizes: Mapping[str, int | None]) -> tuple[
 
     if is_local(fs) or len(sizes) < 2:
         return tuple(map(entry, sorted(sizes)))
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_REMOTE_READERS) as threads:
         return tuple(threads.map(entry, sorted(sizes)))
 

@@ -10,7 +10,6 @@ import os
 import posixpath
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -94,6 +93,8 @@ class Store:
         """Returns `look_up` of each item, in order; on a remote store many at a time, because each waits for an answer."""
         if self.is_local:
             return [look_up(item) for item in items]
+        from concurrent.futures import ThreadPoolExecutor  # and logging with it, which a local plan does without
+
         with ThreadPoolExecutor(NUM_THREADS) as threads:
             return list(threads.map(look_up, items))
 
