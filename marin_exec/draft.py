@@ -17,6 +17,7 @@ from marin_exec.store import Store
 from marin_exec.store.content import SAME_CONTENT, content_key, link_broken, link_to, made_from
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
+from marin_exec.store.withdrawal import FREED
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,20 @@ class Found:
     record: Record | None = None
     problem: str = ""
     """Why there is no record though the step was done."""
+
+    @property
+    def invalidated(self) -> bool:
+        """Whether a person declared its result to be none, and it was not made again since."""
+        return self.head is not None and bool(self.head.invalidated)
+
+    @property
+    def withdrawn(self) -> str:
+        """Why the step has no result any more: a person declared it none, or its output was cleaned up."""
+        if self.head is None or self.head.current is not None:
+            return ""
+        if self.head.invalidated:
+            return f"invalidated {self.head.invalidated}"
+        return self.head.note if self.head.note.startswith(FREED) else ""
 
 
 def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
@@ -140,6 +155,8 @@ class Draft:
             return "forced", (f"{name}: forced",)
         if found.problem:
             return found.problem, (f"{name}: {found.problem}",)
+        if found.withdrawn:
+            return found.withdrawn, (f"{name}: {found.withdrawn}",)
         if draft.record is None:
             return self._explainer.never_run(name, draft.step.kind.digested_name, draft.digest, draft.identity)
         if draft.code_changed and self._options.on_code_change is OnCodeChange.RERUN:
@@ -150,7 +167,8 @@ class Draft:
             upstream = self.steps[digest]
             if digest in left_open:
                 continue  # a person blessed the output whatever that input holds
-            if upstream.record is not None and upstream.action is Action.RUN:
+            invalidated = self._found[digest].invalidated
+            if (upstream.record is not None or invalidated) and upstream.action is Action.RUN:
                 reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
                 return reason, upstream.causes
         if draft.record.link is not None:
@@ -163,6 +181,8 @@ class Draft:
         """Returns a step that would run as a LINK, if its inputs are known and something was made from the same content."""
         if draft.forced or draft.step.kind.reads_lineage or not draft.references:
             return draft
+        if self._found[draft.digest].invalidated:
+            return draft  # nothing may bring back by content what a person declared to be no result
         held = {(digest, ref.milestone): self._will_hold(digest, ref.milestone) for digest, ref in draft.references}
         known = {key: output for key, output in held.items() if output is not None}
         if len(known) < len(held):

@@ -139,6 +139,8 @@ class Head(Document):
     previous_state: str = ""
     note: str = ""
     """Why the step was set free, e.g. "cancelled"."""
+    invalidated: str = ""
+    """By whom, when and why the last result was declared none; kept until there is another one."""
     host: str = ""
     """For display only, like `pid`."""
     pid: int = 0

@@ -4,6 +4,7 @@ from typing import Any
 
 from marin_exec.plan import Action, Plan, PlannedStep
 from marin_exec.store import Store
+from marin_exec.store.withdrawal import FREED
 
 
 def step_states(plan: Plan, store: Store) -> list[dict[str, Any]]:
@@ -23,6 +24,8 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
         return {**row, "state": "done", "detail": f"{each.record.finished[:19]} by run {each.record.run_id}"}
     if each.action is Action.GONE:
         return {**row, "state": "gone", "detail": each.reason}
+    if head is not None and head.state == "free" and head.note.startswith((FREED, "invalidated")):
+        return {**row, "state": "to run", "detail": head.note}
     if head is not None and head.state == "free" and head.note:
         state = "failed" if head.note.startswith("failed") else "stopped"
         return {**row, "state": state, "detail": f"attempt {head.attempt}: {head.note}"}

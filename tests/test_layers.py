@@ -17,7 +17,10 @@ FLOORS = (
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),
     ("store", "provenance", "adopted"),
-    ("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "status"),
+    (
+        *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "status"),
+        *("walking", "reachable", "garbage"),
+    ),
     ("runners",),
     ("progress", "experiment", "run"),
     ("cli",),

@@ -32,6 +32,7 @@ VERBS = {
     "store_verbs": ("show", "diff", "lineage", "ls"),
     "bless_verb": ("bless",),
     "adopt_verb": ("adopt",),
+    "house_verbs": ("invalidate", "gc", "roots"),
 }
 """The modules of this package, and the verbs that each has."""
 

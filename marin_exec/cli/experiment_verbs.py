@@ -129,7 +129,8 @@ def run(
 
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
-    made = make_plan(loaded.steps, store, _options(**chosen))
+    options = _options(**chosen)
+    made = make_plan(loaded.steps, store, options)
     if dry_run:
         print_plan(made, verbose=False)
         return
@@ -140,7 +141,8 @@ def run(
         sys.exit(EXIT_MAX_RUNS)
     if made.to_do:
         store.check_writable()
-    _register(store, loaded.name, made)
+    if _register(store, loaded.name, made):
+        made = make_plan(loaded.steps, store, options)  # what it counts on is kept by `gc` only from now on
     _say_code_changes(made)
     if not made.to_do:
         click.echo(f"{_counts(made)}; nothing to run", err=True)
@@ -217,16 +219,20 @@ def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as
     click.echo("  not covered: code of installed packages, data behind literal paths, and the engine itself")
 
 
-def _register(store: "Store", name: str, made: "Plan") -> None:
-    """Registers the targets as an experiment's; a store that can only be read will do when nothing has to run."""
+def _register(store: "Store", name: str, made: "Plan") -> bool:
+    """Registers the targets as an experiment's, and returns whether they were not before.
+
+    A store that can only be read will do when nothing has to run.
+    """
     from marin_exec.store import register_root
 
     try:
-        register_root(store, name, made.targets)
+        return register_root(store, name, made.targets, made.steps)
     except OSError as error:
         if made.to_do:
             raise StoreError(f"store {store.prefix}: the experiment cannot be registered: {error}") from error
         click.echo(f"note: {name} is not registered in {store.prefix}, which cannot be written ({error})", err=True)
+        return False
 
 
 def _print_targets(store: "Store", records: "dict[str, Record | None]") -> None:

@@ -25,7 +25,7 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
     from marin_exec.identity import flatten
     from marin_exec.lineage import locate
 
-    store = _store_for(prefix, artifact)
+    store = store_for(prefix, artifact)
     found = locate(store, artifact)
     record = found.record
     if as_json:
@@ -63,7 +63,7 @@ def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
     """Show in which identity fields, inputs, code and results A and B differ."""
     from marin_exec.lineage import compare, locate
 
-    store = _store_for(prefix, a)
+    store = store_for(prefix, a)
     compared = compare(locate(store, a).record, locate(store, b).record)
     if as_json:
         print_json(compared)
@@ -95,7 +95,7 @@ def lineage(artifact: str, up: int | None, down: bool, depth: int | None, prefix
     """Show what ARTIFACT was made from, up to the raw sources: commits, configs and counts on the way."""
     from marin_exec.lineage import downstream, locate, upstream
 
-    store = _store_for(prefix, artifact)
+    store = store_for(prefix, artifact)
     start = locate(store, artifact)
     found = downstream(store, start, depth=depth) if down else upstream(store, start, depth=up)
     if as_json:
@@ -202,7 +202,7 @@ def _ls_row(record: "Record") -> dict[str, Any]:
     }
 
 
-def _store_for(prefix: str, artifact: str) -> Any:
+def store_for(prefix: str, artifact: str) -> Any:
     """Returns the store that an absolute path or URL lies in, else the one at the prefix."""
     from marin_exec.store import Store
 

@@ -21,6 +21,7 @@ from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.heartbeat import Heartbeats
+from marin_exec.runners.inputs import superseded
 from marin_exec.runners.limits import Limits
 from marin_exec.runners.linking import gone_input, link_target, still_good
 from marin_exec.runners.queue import StartQueue
@@ -192,7 +193,8 @@ class Scheduler:
         if head is not None and head.state == "held" and not self._watch.is_stale(planned.digest, head):
             self._wait(status, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
             return
-        target = link_target(self.store, status, bound, policy)
+        invalidated = head is not None and head.invalidated
+        target = None if invalidated else link_target(self.store, status, bound, policy)
         if target is None and not may_run:
             return
         if target is None and planned.action in (Action.REUSE, Action.LINK):
@@ -264,6 +266,12 @@ class Scheduler:
         status.started_record = record
         status.log = self.store.attempt_log(planned.digest, lease.attempt)
         status.log.event("started", run_id=record.run_id, reason=reason, record=record.to_json())
+        newer = superseded(self.store, bound, self.statuses)
+        if newer:
+            note = f"its input {newer} was made again by another run"
+            self._give_back(status, note, "cancelled", reason=note)
+            self._try_again(status, note)
+            return
         status.token = self.backend.submit(self._task(status, record))
         self._running[status.token] = status
         self._settle(status, State.RUNNING, reason)

@@ -8,7 +8,7 @@ from marin_exec.store.lease import Lease, claim
 from marin_exec.store.limits import Slot, release_slots, take_slots
 from marin_exec.store.pieces import Piece, commit_piece, pieces
 from marin_exec.store.results import plain_result, split_result
-from marin_exec.store.roots import Root, register_root, roots
+from marin_exec.store.roots import Root, drop_root, read_root, register_root, root_ids, roots
 from marin_exec.store.store import Store
 
 __all__ = [
@@ -27,10 +27,13 @@ __all__ = [
     "Versioned",
     "claim",
     "commit_piece",
+    "drop_root",
     "pieces",
     "plain_result",
+    "read_root",
     "register_root",
     "release_slots",
+    "root_ids",
     "roots",
     "split_result",
     "take_slots",

@@ -10,8 +10,8 @@ from marin_exec.errors import StoreError
 from marin_exec.secrets import redact_tree
 from marin_exec.store.conditional import AlreadyExists, LogFile
 
-HELD_BACK = frozenset({"progress"})
-"""Types of events that many come of, and of which a lost one costs nothing."""
+HELD_BACK = frozenset({"progress", "step"})
+"""Types of events that many come of, and of which a lost one costs nothing. "step" is what a run says of a step."""
 
 
 def utc_now() -> str:

@@ -8,6 +8,7 @@
 .marin/content/<content key>/<digest>.json                     ContentEntry
 .marin/roots/<id>.json                                         Root
 .marin/limits/<quoted>/<k>/head.json                           Head of slot k of a named limit
+.marin/runs/<run_id>.jsonl                                     the event log of a run
 """
 
 import hashlib
@@ -22,6 +23,7 @@ STEPS = f"{CONTROL}/steps"
 ROOTS = f"{CONTROL}/roots"
 LIMITS = f"{CONTROL}/limits"
 CONTENT = f"{CONTROL}/content"
+RUNS = f"{CONTROL}/runs"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
 TEMPORARY = ".marin-temporary-"
@@ -73,8 +75,12 @@ def parse_record(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def chains_directory(digest: str) -> str:
+    return f"{step_directory(digest)}/pieces"
+
+
 def pieces_directory(digest: str, chain: int, kind: str) -> str:
-    return f"{step_directory(digest)}/pieces/{chain}/{kind}"
+    return f"{chains_directory(digest)}/{chain}/{kind}"
 
 
 def piece(digest: str, chain: int, kind: str, name: str) -> str:
@@ -115,6 +121,10 @@ def root(root_id: str) -> str:
     return f"{ROOTS}/{root_id}.json"
 
 
+def run_log(run_id: str, segment: int = 1) -> str:
+    return f"{RUNS}/{run_id}.jsonl" if segment == 1 else f"{RUNS}/{run_id}.{segment}.jsonl"
+
+
 def output_directory(name: str, digest: str) -> str:
     """Returns the directory of all attempts of a step.
 
@@ -137,6 +147,12 @@ def attempt_directory(name: str, digest: str, attempt: int, token: str) -> str:
     if not _ATTEMPT.fullmatch(made):
         raise InternalError(f"attempt directory {made!r}: a number from 1 and 8 hexadecimal digits are needed")
     return f"{output_directory(name, digest)}/{made}"
+
+
+def parse_attempt_name(base: str) -> int | None:
+    """Returns the number of an attempt's directory, given its base name; None for any other name."""
+    match = _ATTEMPT.fullmatch(base)
+    return int(match[1]) if match else None
 
 
 def parse_output_name(base: str) -> tuple[str, str] | None:

@@ -48,6 +48,7 @@ def claim(
         holder=secrets.token_hex(16),
         heartbeat_seconds=heartbeat_seconds,
         current=expected.data.current if expected is not None else None,
+        invalidated=expected.data.invalidated if expected is not None else "",
         previous_holder=expected.data.holder if expected is not None else "",
         previous_state=expected.data.state if expected is not None else "",
         host=host,
@@ -95,5 +96,5 @@ class Lease(Hold):
                         f"{self._store.url(path)}: holds another record than the one to be committed, though nobody "
                         f"else may write attempt {self.attempt}. Run the step again"
                     ) from None
-            self._replace(replace(self._held.data, state="done", current=self.attempt, note=""))
+            self._replace(replace(self._held.data, state="done", current=self.attempt, note="", invalidated=""))
             self._end("committed")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,31 +21,65 @@ class Root(Document):
     name: str
     """Of the experiment or pin, for display."""
     digests: tuple[str, ...]
+    reaches: tuple[str, ...] = ()
+    """What these steps need, whether it was ever run or not: a step that never began has no record that would say it."""
     registered: str
     """UTC, ISO 8601."""
 
 
-def register_root(store: Store, name: str, digests: Iterable[str]) -> bool:
+def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iterable[str] = ()) -> bool:
     """Registers steps as reachable under a name; if that was done before, nothing is written.
 
+    Args:
+        reaches: all that they need.
+
     Returns:
-        Whether it was new.
+        Whether it was new. A plan that was made before then may count on data that is being cleaned up: make it again.
     """
     chosen = tuple(sorted(set(digests)))
-    identity = json.dumps(["marin-exec root", name, chosen]).encode("ascii")
-    path = layout.root(hashlib.sha256(identity).hexdigest())
+    needed = tuple(sorted(set(reaches) - set(chosen)))
+    path = layout.root(root_id(name, chosen, needed))
     if store.files.read(path) is not None:
         return False
     try:
-        store.files.create(path, Root(name=name, digests=chosen, registered=utc_now()).to_bytes())
+        root = Root(name=name, digests=chosen, reaches=needed, registered=utc_now())
+        store.files.create(path, root.to_bytes())
     except AlreadyExists:
         return False
     return True
 
 
-def roots(store: Store) -> list[Root]:
-    """Returns all registered roots, sorted by name and time of registration."""
-    paths = [f"{layout.ROOTS}/{name}" for name in store.files.names(layout.ROOTS)]
-    read = store.look_up_all(store.files.read, paths)
-    found = [Root.from_bytes(each.data, store.url(path)) for path, each in zip(paths, read, strict=True) if each]
-    return sorted(found, key=lambda root: (root.name, root.registered))
+def root_id(name: str, digests: tuple[str, ...], reaches: tuple[str, ...]) -> str:
+    """Returns the id of a root: 64 hex digits, the same for the same name and steps."""
+    identity = ["marin-exec root", name, digests, *([reaches] if reaches else [])]
+    return hashlib.sha256(json.dumps(identity).encode("ascii")).hexdigest()
+
+
+def root_ids(store: Store) -> list[str]:
+    """Returns the ids of all registered roots, in one listing."""
+    return [name.removesuffix(".json") for name in store.files.names(layout.ROOTS) if name.endswith(".json")]
+
+
+def read_root(store: Store, root_id: str) -> Root | None:
+    """Returns a registered root, or None if there is none of that id."""
+    path = layout.root(root_id)
+    found = store.files.read(path)
+    return Root.from_bytes(found.data, store.url(path)) if found is not None else None
+
+
+def roots(store: Store) -> dict[str, Root]:
+    """Returns all registered roots by id, sorted by name and then the newest first."""
+    ids = root_ids(store)
+    read = store.look_up_all(lambda root_id: read_root(store, root_id), ids)
+    found = {root_id: root for root_id, root in zip(ids, read, strict=True) if root is not None}
+    newest_first = sorted(found.items(), key=lambda item: item[1].registered, reverse=True)
+    return dict(sorted(newest_first, key=lambda item: item[1].name))
+
+
+def drop_root(store: Store, root_id: str) -> None:
+    """Forgets a root; what only it reached may be cleaned up."""
+    path = store.url(layout.root(root_id))
+    if store.is_local:
+        os.unlink(path)
+    else:
+        store.fs.rm_file(path)

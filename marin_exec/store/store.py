@@ -66,7 +66,7 @@ class Store:
     def _holds_records(self) -> bool:
         if self.is_local:
             return os.path.isdir(self.url(layout.STEPS))
-        return posixpath.basename(layout.STEPS) in self._names(layout.CONTROL)
+        return posixpath.basename(layout.STEPS) in self.names(layout.CONTROL)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Store, (self.prefix,))
@@ -235,7 +235,7 @@ class Store:
 
     def known_digests(self) -> set[str]:
         """Returns the digests of all steps that have a directory, in one listing; a few may have no head yet."""
-        return {name for name in self._names(layout.STEPS) if layout.is_digest(name)}
+        return {name for name in self.names(layout.STEPS) if layout.is_digest(name)}
 
     def outputs_in(self, folder: str) -> dict[str, list[str]]:
         """Returns, for each last part of a name, the first 16 digits of the digests of the outputs in a folder, sorted."""
@@ -312,29 +312,34 @@ class Store:
         return None
 
     def _segments(self, digest: str, attempt: int) -> list[int]:
-        found = map(layout.parse_log, self._names(layout.attempts_directory(digest)))
+        found = map(layout.parse_log, self.names(layout.attempts_directory(digest)))
         return sorted(each[1] for each in found if each and each[0] == attempt)
 
     def _segment_events(self, digest: str, attempt: int, segment: int) -> list[dict[str, Any]]:
         path = layout.log(digest, attempt, segment)
-        with self._reading(path):
-            found = self.files.read(path)
-        return read_events(found.data if found else b"", self.url(path))
+        return read_events(self.content(path), self.url(path))
 
     def attempts(self, digest: str) -> list[int]:
         """Returns the numbers of the attempts that logged or recorded something."""
-        names = self._names(layout.attempts_directory(digest))
+        names = self.names(layout.attempts_directory(digest))
         logged = {found[0] for found in map(layout.parse_log, names) if found}
         return sorted(logged | {found for found in map(layout.parse_record, names) if found is not None})
 
-    def _names(self, directory: str) -> list[str]:
+    def names(self, directory: str) -> list[str]:
+        """Returns the sorted names directly in a control directory, as of now; [] if there is none."""
         with self._reading(directory):
             return self.files.names(directory)
+
+    def content(self, path: str) -> bytes:
+        """Returns the bytes of a control file; b"" if there is none."""
+        with self._reading(path):
+            found = self.files.read(path)
+        return found.data if found else b""
 
     def _data_names(self, directory: str) -> list[str]:
         """Returns the names directly in a directory of outputs."""
         if self.is_local:
-            return self._names(directory)
+            return self.names(directory)
         try:
             listed = self.fs.ls(self.url(directory), detail=False)
         except FileNotFoundError:

@@ -258,3 +258,29 @@ def test_signal_hangup_of_a_closed_terminal_gives_the_lease_back(engine, tmp_pat
     assert driver.returncode == 130, stderr
     (head,) = engine.store.glob(".marin/steps/*/head.json.*")
     assert json.loads(head.read_text())["state"] == "free"
+
+
+def test_gc_roots_and_invalidate_as_a_user_calls_them(engine):
+    engine.run()
+    engine.run("--count", "3")
+    assert json.loads(engine.call("gc", "--json", "--grace", "0").stdout)["by_reason"].keys() == {
+        "pieces of a finished chain"
+    }
+    refused = engine.call("gc", "--grace", "a while")
+    assert refused.returncode == 2 and "e.g. 12h or 7d" in refused.stderr
+    newest, oldest = json.loads(engine.call("roots", "--json").stdout)["roots"]
+    assert newest["registered"] > oldest["registered"] and newest["targets"] == ["total"] and newest["steps"] == 4
+    assert engine.call("roots", "--drop", "ffffff").returncode == 2
+    assert engine.call("roots", "--drop", oldest["id"][:8]).returncode == 0
+    before = engine.tree()
+    said = json.loads(engine.call("gc", "--json", "--grace", "0").stdout)
+    assert engine.tree() == before, "a dry run writes nothing"
+    done = json.loads(engine.call("gc", "--json", "--grace", "0", "--delete").stdout)
+    assert (done["removed"]["bytes"], done["removed"]["files"]) == (said["bytes"], said["files"])
+    assert "4 REUSE" in engine.call("plan", "--count", "3").stdout
+    assert engine.call("invalidate", "total").returncode == 2
+    assert engine.call("invalidate", "total", "--why", " ").returncode == 2
+    taken_back = engine.call("invalidate", "total", "--why", "doubt")
+    assert taken_back.returncode == 0 and "doubt" in taken_back.stdout
+    why = engine.call("why", "total", "--count", "3")
+    assert "invalidated by" in why.stdout and "doubt" in why.stdout

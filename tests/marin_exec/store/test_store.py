@@ -182,10 +182,12 @@ def test_root_is_registered_once_and_then_nothing_is_written(local_store: Store)
     assert not register_root(local_store, "first", [OTHER, DIGEST, OTHER])
     assert {path: path.stat().st_mtime_ns for path in Path(local_store.prefix).rglob("*")} == before
     assert register_root(local_store, "first", [DIGEST]) and register_root(local_store, "second", [DIGEST])
-    assert [(root.name, len(root.digests)) for root in roots(local_store)] == [
-        ("first", 2),
-        ("first", 1),
-        ("second", 1),
+    assert register_root(local_store, "first", [DIGEST], reaches=[OTHER])
+    assert [(root.name, len(root.digests), len(root.reaches)) for root in roots(local_store).values()] == [
+        ("first", 1, 1),
+        ("first", 1, 0),
+        ("first", 2, 0),
+        ("second", 1, 0),
     ]
 
 
