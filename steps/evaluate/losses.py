@@ -16,6 +16,7 @@ import numpy as np
 
 from marin_exec import StepFailed
 from steps.model.config import ModelConfig
+from steps.model.mesh import P, constrained, num_devices
 from steps.model.transformer import Parameters, hidden_states, token_losses
 
 _TOKENS_A_BATCH = 2048
@@ -120,7 +121,7 @@ def _sequence_nats(
     """Summed cross-entropy of each sequence's counted targets, f32[N]."""
     hidden, _ = hidden_states(parameters, qb_betas_LE, tokens[:, :-1], segment_ids[:, :-1], model, capacity=None)
     losses, _ = token_losses(parameters, hidden, tokens[:, 1:])
-    return jnp.sum(jnp.where(mask, losses, 0.0), axis=-1)
+    return constrained(jnp.sum(jnp.where(mask, losses, 0.0), axis=-1), P())
 
 
 class Evaluator:
@@ -143,13 +144,14 @@ class Evaluator:
                 "evaluation: there are no held-out sets; the token store given as `evaluation` has no cell"
             )
         self._batch = max(1, _TOKENS_A_BATCH // model.sequence_length)
+        self._batch += -self._batch % num_devices()
         self._rows, self._spans = _gather(sets, model, sequences_per_set, self._batch)
         self._model = model
 
     def __call__(self, parameters: Parameters, qb_betas: jax.Array) -> Evaluation:
         """Returns the losses of a model state: its parameters and pending thresholds f32[layers, experts].
 
-        Must run under `jax.set_mesh(local_mesh())`.
+        Must run under `jax.set_mesh(device_mesh())`.
         """
         batches = range(0, len(self._rows.tokens), self._batch)
         parts = [

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from steps.evaluate.losses import Evaluation, Evaluator
 from steps.mix.order import evaluation_batches
 from steps.model.config import ModelConfig
-from steps.model.transformer import local_mesh, parameter_shapes, parameter_tree
+from steps.model.mesh import device_mesh
+from steps.model.transformer import parameter_shapes, parameter_tree
 from steps.train.checkpoints import load_tree, read_description
 from steps.train.threads import unsplit_products
 
@@ -25,7 +26,7 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
     unsplit_products()
     described = read_description(checkpoint)
     model = ModelConfig(**described["model"])
-    with jax.set_mesh(local_mesh()):
+    with jax.set_mesh(device_mesh()):
         shapes = parameter_shapes(model)
         parameters = parameter_tree({name: jax.ShapeDtypeStruct(shapes[name], jnp.float32) for name in shapes})
         qb_betas = jax.ShapeDtypeStruct((model.num_layers, model.num_experts), jnp.float32)

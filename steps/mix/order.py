@@ -105,9 +105,9 @@ class TrainingOrder:
         """Tokens that the run trains on: steps x sequences x length."""
         return self.num_steps * self.batch_sequences * self.sequence_length
 
-    def batch(self, step: int) -> TokenBatch:
-        """Returns the batch of a step (0 .. num_steps - 1). Raises IndexError outside."""
-        components, sequences = self._rows(step)
+    def batch(self, step: int, rows: slice = slice(None)) -> TokenBatch:
+        """Returns the batch of a step (0 .. num_steps - 1), or some of its rows. Raises IndexError outside."""
+        components, sequences = (each[rows] for each in self._rows(step))
         length = self.sequence_length + 1
         tokens = np.empty((len(components), length), dtype=np.int32)
         segments = np.empty((len(components), length), dtype=np.int32)

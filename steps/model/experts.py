@@ -1,4 +1,4 @@
-"""Runs routed experts over a flat token batch, on one device, with a capacity or without.
+"""Runs routed experts over a flat token batch, with a capacity or without, each expert on one device.
 
 This stands where Levanter's `MoEExpertMlp` stands inside its `QBRoutedMoE`: same call, same counts. Levanter's own
 single-device path goes through a grouped matrix product that on a CPU costs one dense product for each expert (measured in
@@ -9,6 +9,9 @@ belonging to one expert, so that the experts are three batched matrix products:
   in flat (token, choice) order;
 * without, each expert gets as many groups of 64 rows as it needs: nothing is dropped, at under 64 idle rows an expert.
 
+Over several devices, each gets all tokens, runs the experts (or groups) that are its own, and hands all rows back. Where an
+assignment goes, and what is dropped, is decided over the whole batch, on every device alike: both do not depend on their number.
+
 Shape letters: T tokens, K choices, E experts, D width, I expert width, G groups, B rows in a group, R = G x B rows.
 """
 
@@ -17,6 +20,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from levanter.grug.grug_moe import MoeDispatchCounts
+
+from steps.model.mesh import P, constrained, num_devices, over_devices
 
 _GROUP_ROWS = 64
 
@@ -51,6 +56,7 @@ def _lay_out(selected_TK: jax.Array, valid_T: jax.Array, num_experts: int, capac
         row_A = expert_A * capacity + rank_A
     else:
         num_groups = -(-num_tokens * choices // _GROUP_ROWS) + num_experts
+        num_groups += -num_groups % num_devices()
         num_rows, group_rows = num_groups * _GROUP_ROWS, _GROUP_ROWS
         groups_E = -(-chosen_AE.sum(axis=0) // _GROUP_ROWS)
         end_E = jnp.cumsum(groups_E)
@@ -122,17 +128,21 @@ class GroupedExperts:
             selected_experts: i32[T, K], distinct within a token.
             combine_weights: f32[T, K].
             token_valid: bool[T]; a token that is not valid takes no rows and gets zeros.
-            mesh: taken for the sake of Levanter's interface; everything is local.
+            mesh: taken for the sake of Levanter's interface; the mesh in use is what counts.
             report_capacity_overflow: likewise; counts are always returned.
         """
+        x, selected_experts, token_valid = (constrained(each, P()) for each in (x, selected_experts, token_valid))
         layout = _lay_out(selected_experts, token_valid, self.weights.gate.shape[0], self.capacity)
         gate, up, down = self.weights
         if layout.expert_of is not None:
             gate, up, down = gate[layout.expert_of], up[layout.expert_of], down[layout.expert_of]
         x_GBD = _to_rows(x, layout.token_of, layout.row_of).reshape(gate.shape[0], layout.group_rows, x.shape[1])
+        x_GBD = constrained(x_GBD, over_devices(x_GBD.shape[0]))
         hidden_GBI = jax.nn.silu(jnp.einsum("gbd,gdi->gbi", x_GBD, gate)) * jnp.einsum("gbd,gdi->gbi", x_GBD, up)
-        y_RD = jnp.einsum("gbi,gid->gbd", hidden_GBI, down).reshape(-1, x.shape[1])
+        y_GBD = jnp.einsum("gbi,gid->gbd", hidden_GBI, down)
+        y_RD = constrained(y_GBD, P()).reshape(-1, x.shape[1])
         y_TKD = _to_choices(y_RD, layout.token_of, layout.row_of)
+        y_TKD = constrained(y_TKD, over_devices(y_TKD.shape[0]))
         out_TD = jnp.sum(y_TKD * combine_weights[:, :, None], axis=1)
         skipped = jnp.sum(~token_valid, dtype=jnp.int32) * selected_experts.shape[1]
         return out_TD, MoeDispatchCounts(

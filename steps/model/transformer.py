@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh
 from levanter.grug.attention import AttentionMask, RotaryConfig, apply_rotary_embedding, attention
 from levanter.grug.grug_moe import QBRoutedMoE
 
 from steps.model.config import ModelConfig
 from steps.model.experts import ExpertWeights, GroupedExperts
+from steps.model.mesh import constrained, over_devices
 
 Parameters = dict[str, Any]
 _QK_EPSILON = 1e-6
-# Levanter's router reshards along an explicit axis, its Newton-Schulz iteration constrains along automatic ones.
-_MESH_AXES = {"batch": AxisType.Explicit, "data": AxisType.Auto, "model": AxisType.Auto}
 
 
 class RouterStatistics(NamedTuple):
@@ -35,12 +33,6 @@ class RouterStatistics(NamedTuple):
     load_balancing_loss: jax.Array  # f32[L]: logged, never optimised
     z: jax.Array  # f32[L]: mean squared logsumexp of the router's logits, logged only
     dropped: jax.Array  # f32[L]: assignments that found their expert full
-
-
-def local_mesh() -> Mesh:
-    """Returns a mesh of this process's first device under the axis names that Levanter's parts look for."""
-    devices = np.array(jax.devices()[:1]).reshape((1,) * len(_MESH_AXES))
-    return Mesh(devices, tuple(_MESH_AXES), axis_types=tuple(_MESH_AXES.values()))
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -75,7 +67,7 @@ def parameter_tree(by_path: Mapping[str, Any]) -> Parameters:
 
 
 def initial_parameters(config: ModelConfig, seed: int) -> Parameters:
-    """Returns fresh f32 parameters, gains at one. Made by NumPy, so the bits depend on nothing but the arguments.
+    """Returns fresh f32 parameters as NumPy arrays, gains at one: the bits depend on nothing but the arguments.
 
     Each array has its own stream, keyed by its path: one more parameter changes no other's values.
     """
@@ -83,10 +75,10 @@ def initial_parameters(config: ModelConfig, seed: int) -> Parameters:
     values = {}
     for name, shape in parameter_shapes(config).items():
         if name.endswith("_norm"):
-            values[name] = jnp.ones(shape, jnp.float32)
+            values[name] = np.ones(shape, np.float32)
         else:
             random = np.random.default_rng([seed, zlib.crc32(name.encode())])
-            values[name] = jnp.asarray(deviation * _cut_normal(random, shape), jnp.float32)
+            values[name] = (deviation * _cut_normal(random, shape)).astype(np.float32)
     return parameter_tree(values)
 
 
@@ -153,7 +145,7 @@ def hidden_states(
     *,
     capacity: int | None,
 ) -> tuple[jax.Array, RouterStatistics]:
-    """Returns the final normed states f32[B, S, D] and what the routers did. Must run under `jax.set_mesh(local_mesh())`.
+    """Returns the final normed states f32[B, S, D] and what the routers did. Must run under `jax.set_mesh(device_mesh())`.
 
     Args:
         parameters: as `initial_parameters` makes them.
@@ -163,6 +155,7 @@ def hidden_states(
             within a document; padding is not routed.
         capacity: rows an expert takes of this batch, None to drop nothing (evaluation).
     """
+    tokens_BS, segment_ids_BS = (constrained(each, over_devices(each.shape[0])) for each in (tokens_BS, segment_ids_BS))
     mask = AttentionMask.causal().with_segment_ids(segment_ids_BS)
     valid_T = (segment_ids_BS >= 0).reshape(-1)
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 import levanter.checkpoint
-import numpy as np
 
 from marin_exec import StepFailed
 from steps.files import local_copy, local_folder, read_bytes, write_bytes, write_json
 from steps.model.config import ModelConfig
+from steps.model.mesh import host_array
 from steps.train.content import CHECKPOINT_FILE
 from steps.train.history import History
 from steps.train.optimizer import path_name
@@ -37,17 +37,17 @@ def checkpoint_step(name: str) -> int:
 
 
 def array_digests(tree: Any) -> dict[str, dict[str, Any]]:
-    """Returns dtype, shape and SHA-256 of the bytes of each array in a tree, by its path, sorted."""
+    """Returns dtype, shape and SHA-256 of the bytes of each array in a tree, by its path, sorted. Every rank must ask."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        array = np.ascontiguousarray(leaf)
+        array = host_array(leaf)
         digest = hashlib.sha256(array.tobytes()).hexdigest()
         found[path_name(path)] = {"dtype": str(array.dtype), "shape": list(array.shape), "sha256": digest}
     return dict(sorted(found.items()))
 
 
 def save_state(path: str, state: TrainState, step: int, model: ModelConfig, history: History) -> None:
-    """Writes a checkpoint directory and returns when all of it is written.
+    """Writes a checkpoint directory and returns, on rank 0, when all of it is written. Every rank must call it.
 
     Args:
         path: full path of the checkpoint's directory.
@@ -56,14 +56,12 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
         model: described in the checkpoint, so that it can be evaluated by itself.
         history: what was logged since the last call; it is marked as kept.
     """
-    with _written_by_levanter(path) as directory:
+    with _written_by_levanter(path) as directory:  # each rank writes a part; rank 0 waits for the others
         levanter.checkpoint.save_checkpoint(state, step, directory, is_temporary=False)
-    described = {
-        "format": _FORMAT,
-        "step": step,
-        "model": dataclasses.asdict(model),
-        "arrays": array_digests(state),
-    }
+    arrays = array_digests(state)
+    if jax.process_index():
+        return
+    described = {"format": _FORMAT, "step": step, "model": dataclasses.asdict(model), "arrays": arrays}
     for name, lines in history.take_recent().items():
         write_bytes(f"{path}/{name}", "".join(lines).encode())
     write_json(f"{path}/{CHECKPOINT_FILE}", described)
@@ -128,7 +126,14 @@ def _levanter_reaches(path: str) -> bool:
 
 
 def _written_by_levanter(path: str) -> AbstractContextManager[str]:
-    return nullcontext(path) if _levanter_reaches(path) else local_folder(path)
+    if _levanter_reaches(path):
+        return nullcontext(path)
+    if jax.process_count() > 1:  # each rank's folder would hold its own part only
+        raise StepFailed(
+            f"checkpoint {path}: {jax.process_count()} ranks can't write it together: Levanter reaches local disks, gs:// and "
+            "Amazon's s3:// only. Use a store there, or ranks=1"
+        )
+    return local_folder(path)
 
 
 def _read_by_levanter(path: str) -> AbstractContextManager[str]:

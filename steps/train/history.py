@@ -11,7 +11,8 @@ from steps.files import open_file
 class History:
     """Writes `metrics.jsonl`, `evals.jsonl` and `timings.jsonl` of an output; the first two survive in checkpoints.
 
-    Used as a context manager. Values must be plain JSON and finite, so that equal runs write equal bytes.
+    Used as a context manager. Of several ranks, only rank 0 writes. Values must be plain JSON and finite, so that equal runs
+    write equal bytes.
     """
 
     METRICS, EVALS, TIMINGS = "metrics.jsonl", "evals.jsonl", "timings.jsonl"
@@ -20,15 +21,18 @@ class History:
     def __init__(self, out: Out, earlier: Mapping[str, list[str]]):
         """Opens the files and writes what earlier attempts logged, as whole lines by file name."""
         self._files: dict[str, Any] = {}
+        self._recent: dict[str, list[str]] = {name: [] for name in self.FILES}
+        if out.rank:
+            return
         for name in (*self.FILES, self.TIMINGS):
             self._files[name] = open_file(out.file(name), "w")
-        self._recent: dict[str, list[str]] = {name: [] for name in self.FILES}
-        for name in self.FILES:
             self._files[name].writelines(earlier.get(name, ()))
             self._files[name].flush()
 
     def add(self, name: str, row: Mapping[str, Any]) -> None:
         """Appends one row to a file and flushes it."""
+        if name not in self._files:
+            return
         line = json.dumps(row, allow_nan=False) + "\n"
         self._files[name].write(line)
         self._files[name].flush()

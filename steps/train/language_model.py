@@ -138,18 +138,22 @@ class TrainResult:
     """Updates taken over from earlier attempts; 0 for a run in one go."""
     reproducible_products: Annotated[bool, measured] = False
     """Whether matrix products had a fixed order of sums, whatever the number of threads (`steps.train.threads`)."""
+    num_devices: Annotated[int, measured] = 1
+    """Over which this attempt divided its batches, those of all ranks together."""
     seconds: Annotated[float, measured] = 0.0
     """Of this attempt."""
     cpu_seconds: Annotated[float, measured] = 0.0
     """Processor time of this attempt."""
 
 
-@kind("train/language_model", version=1, content_digest=content_digest)
-def train_language_model(config: TrainConfig, out: Out) -> TrainResult:
+@kind("train/language_model", version=1, content_digest=content_digest, gang=True)
+def train_language_model(config: TrainConfig, out: Out) -> TrainResult | None:
     """Trains the model, evaluating and checkpointing on the way, from the latest published checkpoint if there is one.
 
+    As a gang step it trains over the devices of all its ranks; rank 0 returns the result.
+
     Raises:
-        ConfigError: the run does not fit the mixture (sequence length, budget).
+        ConfigError: the run does not fit the mixture (sequence length, budget), or its batches the number of devices.
         StepFailed: a value of an update is not finite, a checkpoint to go on from is damaged, or a held-out set can't be scored.
     """
     from steps.train.loop import train

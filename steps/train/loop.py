@@ -1,5 +1,7 @@
 """The train loop: resume, update, log, evaluate, checkpoint.
 
+Every rank of a gang step runs it, on its own rows of each batch; what is written, published and returned is rank 0's.
+
 What is written depends on the config and the data alone: a run that was killed and resumed has the same metrics, evaluations and
 final arrays, bit for bit, as one in one go (at the same XLA flags; see `steps.train.threads`).
 """
@@ -15,17 +17,18 @@ import jax
 import numpy as np
 from levanter.tracker import Tracker
 
-from marin_exec import Out, StepFailed
+from marin_exec import ConfigError, Milestone, Out, StepFailed
 from steps.evaluate.losses import Evaluation, Evaluator
 from steps.files import write_json
 from steps.mix.order import TrainingOrder, evaluation_batches
 from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
-from steps.model.transformer import local_mesh
+from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
 from steps.train.history import History
 from steps.train.language_model import TrainConfig, TrainResult
 from steps.train.optimizer import learning_rates
+from steps.train.ranks import joined_ranks, rank_0s
 from steps.train.step import TrainState, initial_state, update
 from steps.train.threads import unsplit_products
 from steps.train.tracking import run_tracker
@@ -47,10 +50,29 @@ class _Run:
     last_evaluation: Evaluation | None = None
 
 
-def train(config: TrainConfig, out: Out) -> TrainResult:
-    """Runs the training to its end; see `train_language_model`."""
+def train(config: TrainConfig, out: Out) -> TrainResult | None:
+    """Runs the training to its end; see `train_language_model`. Ranks other than 0 return None."""
     started, cpu_started = time.perf_counter(), time.process_time()
     reproducible = unsplit_products()
+    with joined_ranks(out), jax.set_mesh(device_mesh()):
+        result = _train(config, out)
+        if out.rank:
+            return None
+        return dataclasses.replace(
+            result,
+            num_devices=num_devices(),
+            reproducible_products=reproducible,
+            seconds=time.perf_counter() - started,
+            cpu_seconds=time.process_time() - cpu_started,
+        )
+
+
+def _train(config: TrainConfig, out: Out) -> TrainResult:
+    if config.batch_sequences % num_devices():
+        raise ConfigError(
+            f"{out.step_name}: batch_sequences is {config.batch_sequences}, which {num_devices()} devices ({out.num_ranks} ranks) "
+            f"can't share evenly; use a number of ranks and devices that divides it"
+        )
     order = TrainingOrder(
         tokens=config.tokens,
         mixture=config.mixture,
@@ -61,43 +83,43 @@ def train(config: TrainConfig, out: Out) -> TrainResult:
     )
     sets = evaluation_batches(config.evaluation, config.model.sequence_length)
     evaluator = Evaluator(sets, config.model, sequences_per_set=config.evaluation_sequences)
-    with jax.set_mesh(local_mesh()):
-        first, state, earlier = _resume(config, out)
-        if first:
-            out.progress(f"resumed from {checkpoint_name(first)}", done=first, total=config.num_steps)
-        described = _described(config)
-        with History(out, earlier) as history, run_tracker(config, out, described) as tracker:
-            rows = [json.loads(line) for line in earlier.get(History.METRICS, ())]
-            run = _Run(config, out, order, evaluator, history, tracker, state, rows)
-            _run_updates(run, first)
-    write_json(out.file("run.json"), described)
-    return dataclasses.replace(
-        _result(run, described),
-        resumed_from_step=first,
-        reproducible_products=reproducible,
-        seconds=time.perf_counter() - started,
-        cpu_seconds=time.process_time() - cpu_started,
-    )
+    first, state, earlier = _resume(config, out)
+    if first and out.rank == 0:
+        out.progress(f"resumed from {checkpoint_name(first)}", done=first, total=config.num_steps)
+    described = _described(config)
+    with History(out, earlier) as history, run_tracker(config, out, described) as tracker:
+        rows = [json.loads(line) for line in earlier.get(History.METRICS, ())]
+        run = _Run(config, out, order, evaluator, history, tracker, state, rows)
+        _run_updates(run, first)
+    if out.rank == 0:
+        write_json(out.file("run.json"), described)
+    return dataclasses.replace(_result(run, described), resumed_from_step=first)
 
 
 def _resume(config: TrainConfig, out: Out) -> tuple[int, TrainState, dict[str, list[str]]]:
     """Returns the updates done, the state after them, and the logs so far, from what earlier attempts published."""
     state = initial_state(config.model, config.optimizer, config.seed)
-    published = sorted(out.milestones("checkpoints/"), key=lambda each: checkpoint_step(each.name))
-    if not published:
+    # Ranks look at different moments, and an attempt that lost its lease may publish in between: rank 0's view counts.
+    step = rank_0s(max(_published(out), default=0) if out.rank == 0 else 0)
+    if not step:
         return 0, state, {}
+    published = [milestone for number, milestone in sorted(_published(out).items()) if number <= step]
     latest = published[-1]
     earlier: dict[str, list[str]] = {name: [] for name in History.FILES}
     for milestone in published:
         for name, lines in read_history(milestone.path).items():
             earlier[name] += lines
-    step = checkpoint_step(latest.name)
     if len(earlier[History.METRICS]) != step:
         raise StepFailed(
             f"{out.step_name}: the checkpoints up to {latest.name} hold the metrics of {len(earlier[History.METRICS])} updates, "
             f"{step} are needed; a checkpoint before it is missing. Run the step again with --force"
         )
     return step, load_tree(latest.path, state), earlier
+
+
+def _published(out: Out) -> dict[int, Milestone]:
+    """The checkpoints that this step has published so far, by the updates in them."""
+    return {checkpoint_step(each.name): each for each in out.milestones("checkpoints/")}
 
 
 def _run_updates(run: _Run, first: int) -> None:
@@ -115,9 +137,10 @@ def _run_updates(run: _Run, first: int) -> None:
         if done in checkpoints:
             name = checkpoint_name(done)
             save_state(f"{run.out.path}/{name}", run.state, done, config.model, run.history)
-            run.out.publish(name, {"step": done, **_progress(config, done)})
+            if run.out.rank == 0:
+                run.out.publish(name, {"step": done, **_progress(config, done)})
         run.history.add(History.TIMINGS, {"step": done, "seconds": round(time.perf_counter() - started, 6)})
-        if done % config.log_every == 0 or done == config.num_steps:
+        if run.out.rank == 0 and (done % config.log_every == 0 or done == config.num_steps):
             row = run.rows[-1]
             run.out.progress(
                 f"update {done}/{config.num_steps}: cross-entropy {row['cross_entropy']:.3f}, "
@@ -134,13 +157,14 @@ def _progress(config: TrainConfig, done: int) -> dict[str, Any]:
 
 def _update(run: _Run, step: int) -> None:
     config = run.config
-    batch = run.order.batch(step)
+    size = config.batch_sequences
+    batch = run.order.batch(step, local_rows(size))
     rates = learning_rates(config.optimizer, step, config.num_steps)
     pair = np.array([rates.hyperball, rates.adam], np.float32)
     run.state, metrics = update(
         run.state,
-        batch.tokens,
-        batch.segment_ids,
+        array_of_rows(batch.tokens, size),
+        array_of_rows(batch.segment_ids, size),
         pair,
         model=config.model,
         groups=config.optimizer,

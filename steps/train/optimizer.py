@@ -17,6 +17,7 @@ import optax
 from levanter.optim.adamh import scale_by_adamh
 from levanter.optim.util import norm_preserving_update, zeropower_via_newtonschulz5
 
+from steps.model.mesh import P, constrained, over_devices
 from steps.train.language_model import OptimizerConfig
 
 MUON_H, ADAM_H, ADAM = "muon_h", "adam_h", "adam"
@@ -85,9 +86,10 @@ def _by_matrix_shape(step: Callable[[jax.Array, jax.Array], jax.Array], paramete
         by_shape.setdefault(weight.shape[-2:], []).append(index)
     results = list(weights)
     for shape, indices in by_shape.items():
-        stacks = (jnp.concatenate([each[i].reshape(-1, *shape) for i in indices]) for each in (weights, moves))
+        stacks = [jnp.concatenate([each[i].reshape(-1, *shape) for i in indices]) for each in (weights, moves)]
+        stacks = [constrained(each, over_devices(each.shape[0])) for each in stacks]  # whole matrices to each device
         ends = np.cumsum([weights[i].size // (shape[0] * shape[1]) for i in indices])[:-1]
-        for i, part in zip(indices, jnp.split(step(*stacks), ends), strict=True):
+        for i, part in zip(indices, jnp.split(constrained(step(*stacks), P()), ends), strict=True):
             results[i] = part.reshape(weights[i].shape)
     return jax.tree.unflatten(structure, results)
 

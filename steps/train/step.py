@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from steps.model.config import ModelConfig
+from steps.model.mesh import P, constrained, global_array, over_devices
 from steps.model.transformer import (
     Parameters,
     RouterStatistics,
@@ -17,7 +19,7 @@ from steps.model.transformer import (
     token_losses,
 )
 from steps.train.language_model import OptimizerConfig
-from steps.train.optimizer import optimizer
+from steps.train.optimizer import optimizer, path_name
 
 
 class TrainState(NamedTuple):
@@ -33,10 +35,26 @@ class TrainState(NamedTuple):
 
 
 def initial_state(model: ModelConfig, groups: OptimizerConfig, seed: int) -> TrainState:
-    """Returns the state before the first update."""
-    parameters = initial_parameters(model, seed)
-    qb_betas = jnp.zeros((model.num_layers, model.num_experts), jnp.float32)
-    return TrainState(parameters, jax.jit(optimizer(groups, 0.0, 0.0).init)(parameters), qb_betas)
+    """Returns the state before the first update, over the mesh in use."""
+
+    def placed(path: Any, values: np.ndarray) -> jax.Array:
+        return global_array(_spec(path, values), values)
+
+    parameters = jax.tree_util.tree_map_with_path(placed, initial_parameters(model, seed))
+    qb_betas = global_array(P(), np.zeros((model.num_layers, model.num_experts), np.float32))
+    return TrainState(
+        parameters, jax.jit(lambda each: _laid_out(optimizer(groups, 0.0, 0.0).init(each)))(parameters), qb_betas
+    )
+
+
+def _spec(path: Any, array: Any) -> P:
+    """How an array of the state lies: the experts' are divided over the devices, all else is whole on each."""
+    of_experts = path_name(path).rsplit("/", 1)[-1].startswith("expert_")
+    return over_devices(array.shape[1], axis=1) if of_experts else P()
+
+
+def _laid_out(state: Any) -> Any:
+    return jax.tree_util.tree_map_with_path(lambda path, array: constrained(array, _spec(path, array)), state)
 
 
 def training_loss(
@@ -120,4 +138,5 @@ def update(
         **_metrics(stats, state.qb_betas, num_tokens * model.experts_per_token * model.num_layers),
     }
     parameters: Any = optax.apply_updates(state.parameters, updates)
-    return TrainState(parameters, optimizer_state, stats.qb_beta), metrics
+    whole = {name: constrained(value, P()) for name, value in metrics.items()}
+    return _laid_out(TrainState(parameters, optimizer_state, stats.qb_beta)), whole

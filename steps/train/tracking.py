@@ -27,11 +27,16 @@ _FINISH_SECONDS = 30.0
 def run_tracker(config: TrainConfig, out: Out, hyperparameters: Mapping[str, Any]) -> Generator[Tracker]:
     """Yields the tracker of one attempt, and finishes it. Says in the attempt's progress where it had to make do with less.
 
+    Of several ranks, only rank 0 tracks.
+
     Args:
         config: its `wandb_*` fields decide where the numbers go.
         out: the attempt; its step's name becomes the run's.
         hyperparameters: plain values, kept with the run.
     """
+    if out.rank:
+        yield NoopTracker()
+        return
     with local_folder(config.wandb_directory or out.path) as directory:  # W&B writes to local folders only
         tracker = _first_that_starts(_modes(config.wandb_mode), config, out, directory, hyperparameters)
         try:

@@ -11,7 +11,8 @@ import pytest
 from marin_exec import StepFailed
 from steps.evaluate.losses import Evaluator
 from steps.model.config import ModelConfig
-from steps.model.transformer import initial_parameters, local_mesh
+from steps.model.mesh import device_mesh
+from steps.model.transformer import initial_parameters
 from tests.steps.model import numpy_model
 
 MODEL = ModelConfig(
@@ -46,7 +47,7 @@ SETS = {"manual": held_out(1, 5), "code": held_out(2, 2)}
 
 
 def evaluate(parameters, betas, sets, **options):
-    with jax.set_mesh(local_mesh()):
+    with jax.set_mesh(device_mesh()):
         return Evaluator(sets, MODEL, **options)(parameters, jnp.asarray(betas))
 
 

@@ -11,10 +11,10 @@ from marin_exec import ConfigError
 from steps.ladder.rule import HERO_WIDTH, RUNG_WIDTHS, rung
 from steps.model.config import ModelConfig
 from steps.model.counts import active_parameters, forward_flops_per_token, total_parameters, training_flops
+from steps.model.mesh import device_mesh
 from steps.model.transformer import (
     hidden_states,
     initial_parameters,
-    local_mesh,
     parameter_shapes,
     parameter_tree,
     router_bias,
@@ -54,7 +54,7 @@ BETAS = np.random.default_rng(9).normal(size=(2, 4)).astype(np.float32) * 0.05
 
 
 def forward(parameters, betas, tokens, segments, capacity):
-    with jax.set_mesh(local_mesh()):
+    with jax.set_mesh(device_mesh()):
         run = jax.jit(hidden_states, static_argnames=("config", "capacity"))
         return run(parameters, betas, tokens, segments, config=CONFIG, capacity=capacity)
 
@@ -174,7 +174,7 @@ def test_flops_agree_with_the_compilers_count():
     parameters = initial_parameters(config, 0)
     # The compiler counts a loop's body once, and the rows of a group whether they are used or not.
     one_layer = dict(parameters, layers=jax.tree.map(lambda x: x[:1], parameters["layers"]))
-    with jax.set_mesh(local_mesh()):
+    with jax.set_mesh(device_mesh()):
         run = jax.jit(hidden_states, static_argnames=("config", "capacity"))
         lowered = run.lower(one_layer, np.zeros((1, 16), np.float32), tokens, segments, config=config, capacity=256)
         counted = lowered.compile().cost_analysis()["flops"] / tokens.size

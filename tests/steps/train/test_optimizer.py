@@ -7,7 +7,8 @@ import optax
 import pytest
 
 from steps.model.config import ModelConfig
-from steps.model.transformer import initial_parameters, local_mesh
+from steps.model.mesh import device_mesh
+from steps.model.transformer import initial_parameters
 from steps.train.language_model import OptimizerConfig
 from steps.train.optimizer import (
     ADAM,
@@ -99,7 +100,7 @@ def test_muon_h_step_is_along_the_orthogonal_factor():
     random = np.random.default_rng(1)
     weight, gradient = (random.normal(size=(2, 3, 12, 8)).astype(np.float32) for _ in range(2))
     transform = scale_by_muon_h(0.05, 0.95, 5)
-    with jax.set_mesh(local_mesh()):
+    with jax.set_mesh(device_mesh()):
         updates, state = jax.jit(transform.update)({"w": gradient}, transform.init({"w": weight}), {"w": weight})
     np.testing.assert_allclose(state.momentum["w"], gradient)
     for index in np.ndindex(2, 3):
