@@ -24,7 +24,6 @@ class DirectoryOut:
         self.step_name = step_name
         self.rank, self.num_ranks, self.coordinator = rank, num_ranks, coordinator
         self.name = "shard"
-        self.rank, self.num_ranks, self.coordinator = 0, 1, ""
         self.messages: list[str] = []
         self._milestones: dict[str, Any] = {}
 
