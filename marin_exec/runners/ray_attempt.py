@@ -99,11 +99,14 @@ class RayAttempt:
             **options.get("resources", {}),
         }
         bundle = {name: amount for name, amount in asked.items() if amount} or {"CPU": 0.001}
+        # Ray gives a process with another environment to nobody else: libraries that join processes can do so only once in each.
+        env_vars = {**options.get("runtime_env", {}).get("env_vars", {}), "MARIN_RANKS_OF": options["name"]}
         self._group = placement_group([bundle] * num_ranks, strategy="PACK", name=options["name"])
         return [
             options
             | {
                 "name": f"{options['name']} rank {rank}",
+                "runtime_env": {**options.get("runtime_env", {}), "env_vars": env_vars},
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, rank),
             }
             for rank in range(num_ranks)

@@ -50,7 +50,7 @@ def local_rows(num_rows: int) -> slice:
     """Returns which of an array's rows lie on this process's devices; all where they can't be divided over the devices."""
     sharding = NamedSharding(jax.sharding.get_mesh(), over_devices(num_rows))
     indices = sharding.addressable_devices_indices_map((num_rows,)).values()
-    bounds = [index[0].indices(num_rows) for index in indices]
+    bounds = [index[0].indices(num_rows) for index in indices if index is not None]
     return slice(min(start for start, _, _ in bounds), max(stop for _, stop, _ in bounds))
 
 

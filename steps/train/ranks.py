@@ -62,6 +62,8 @@ def _join(out: Out) -> None:
             out.coordinator,
             out.num_ranks,
             out.rank,
+            cluster_detection_method="deactivate",  # the engine knows who takes part, whatever started its cluster
+            coordinator_bind_address=out.coordinator,
             initialization_timeout=2 * JOIN_SECONDS,
             heartbeat_timeout_seconds=SILENCE_SECONDS,
             shutdown_timeout_seconds=_LEAVE_SECONDS,

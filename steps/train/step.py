@@ -127,7 +127,7 @@ def update(
     transform = optimizer(groups, rates[0], rates[1])
     updates, optimizer_state = transform.update(gradients, state.optimizer, state.parameters)
     num_tokens = tokens_BS1.shape[0] * (tokens_BS1.shape[1] - 1)
-    metrics = {
+    metrics: dict[str, Any] = {
         "loss": loss,
         "cross_entropy": cross_entropy,
         "z_loss": loss - cross_entropy,

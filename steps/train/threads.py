@@ -11,10 +11,13 @@ from marin_exec import Resources
 UNSPLIT_PRODUCTS = "--xla_cpu_multi_thread_eigen=false"
 
 
-def train_resources(num_threads: int = 1) -> Resources:
-    """Returns resources for a training or evaluation step on CPUs: so many cores and XLA threads, reproducible bits."""
+def train_resources(num_threads: int = 1, ranks: int = 1) -> Resources:
+    """Returns resources for a training or evaluation step on CPUs: so many cores and XLA threads, reproducible bits.
+
+    Training may run in several ranks; each gets as many.
+    """
     env = {"XLA_FLAGS": UNSPLIT_PRODUCTS, "NPROC": str(num_threads), "JAX_PLATFORMS": "cpu"}
-    return Resources(cpus=num_threads, env=env)
+    return Resources(cpus=num_threads, env=env, ranks=ranks)
 
 
 def unsplit_products() -> bool:
