@@ -19,8 +19,8 @@ KILLED_BEFORE_UPDATE = 8
 
 @dataclass(frozen=True)
 class Params:
-    config: str = "{}"
-    """A TrainConfig as JSON."""
+    described: str = ""
+    """File with a TrainConfig as JSON."""
     compiled: str = ""
     killed: str = ""
     """File that is made when the rank is killed; "" kills none."""
@@ -56,7 +56,7 @@ def pipeline(params: Params) -> list[Step]:
     env = {**resources.env, "JAX_COMPILATION_CACHE_DIR": params.compiled}
     resources = dataclasses.replace(resources, cpus=0.5, env=env)
     fn = kill_rank_1_once(Path(params.killed)) if params.killed else train_language_model
-    config = train_config(json.loads(params.config))
+    config = train_config(json.loads(Path(params.described).read_text()))
     return [Step("ranks", fn, config, resources=resources, retry=Retry(infrastructure=1))]
 
 
