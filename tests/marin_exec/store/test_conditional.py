@@ -1,7 +1,9 @@
 """What every backend of conditional files promises: local disk, memory, Google Cloud Storage and S3."""
 
+import errno
 import os
 import random
+import stat
 import subprocess
 import sys
 import uuid
@@ -14,8 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from marin_exec.store import AlreadyExists, Conflict, Store
+from marin_exec.store import AlreadyExists, Conflict, Store, claim
 from marin_exec.store.conditional import ConditionalFiles
+from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.local import LocalFiles
 
 HEAD = "steps/x/head.json"
@@ -252,6 +255,69 @@ def test_local_create_leaves_no_temporary_name_even_if_the_link_fails(
     with pytest.raises(PermissionError):
         LocalFiles(str(tmp_path)).create("a.json", b"one")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["a.json", HEAD])
+def test_local_link_whose_answer_was_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """A network file system does it, loses the answer, asks again, and is told that the name exists."""
+    files, link = LocalFiles(str(tmp_path)), os.link
+
+    def link_twice(source: str, target: str) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    version = files.create(path, b"one")
+    if path == HEAD:
+        version = files.replace(path, b"two", version)
+    found = files.read(path)
+    assert found is not None and (found.data, found.version) == (b"two" if path == HEAD else b"one", version)
+    with pytest.raises(AlreadyExists):
+        files.create(path, b"three")
+    left = {each for each in os.listdir((tmp_path / path).parent) if each.startswith(TEMPORARY)}
+    assert left == set()
+
+
+def test_local_link_whose_answer_was_an_error_is_found_by_who_looks_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, link = Store.open(str(tmp_path)), os.link
+
+    def link_and_fail(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        link(source, target)
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out", source, None, target)
+
+    digest = "a" * 64
+    lease = claim(store, digest, None)
+    assert lease is not None
+    monkeypatch.setattr(os, "link", link_and_fail)
+    with pytest.raises(TimeoutError):
+        lease.renew()
+    lease.renew()
+    head = store.head(digest)
+    assert head is not None and (head.data.holder, head.data.beat) == (lease.holder, 1)
+
+
+def test_local_replace_is_on_the_disk_before_the_older_number_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, order = LocalFiles(str(tmp_path)), []
+    version = files.create("head.json", b"1")
+    fsync, unlink = os.fsync, os.unlink
+
+    def noted_fsync(descriptor: int) -> None:
+        order.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def noted_unlink(path: str) -> None:
+        order.append(os.path.basename(path).partition("-temporary")[0])
+        unlink(path)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "unlink", noted_unlink)
+    files.replace("head.json", b"2", version)
+    assert order == ["file", ".marin", "directory", "head.json.00000001"]
 
 
 def test_local_writer_that_slept_past_pruning_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from marin_exec.store import StalenessWatch, Store, Versioned, claim, layout, ro
 
 WORKER = Path(__file__).with_name("store_worker.py")
 DIGEST = "d" * 64
-DISK_OPERATIONS_OF_A_COMMIT = 9  # record: open, fsync, link, unlink; head: the same and the older number's unlink
+# Record: open, fsync, link, unlink; head: the same, then fsync of the directory, and the older number's unlink.
+DISK_OPERATIONS_OF_A_COMMIT = 10
 
 
 def start(environment: dict[str, str], store: Store, command: str, argument: object) -> subprocess.Popen[str]:
@@ -89,7 +90,7 @@ def test_commit_killed_before_each_disk_operation_leaves_all_or_nothing(
         current = store.current(DIGEST)
         assert current is not None and current.attempt == 2
     # The link of the head, the seventh operation, is the commit: killed before it, nothing happened; after it, all did.
-    assert states == ["held"] * 7 + ["done"] * 3
+    assert states == ["held"] * 7 + ["done"] * 4
 
 
 def test_holder_stopped_past_its_lease_can_do_nothing_after_waking(
