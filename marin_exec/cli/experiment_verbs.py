@@ -125,7 +125,7 @@ def run(
     """
     from marin_exec.experiment import load_experiment
     from marin_exec.plan import make_plan
-    from marin_exec.store import Store
+    from marin_exec.store import Store, check_writable
 
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
@@ -139,8 +139,8 @@ def run(
         print_plan(made, verbose=False)
         say_error(f"{would_run} steps would run, and --max-runs is {max_runs}; nothing was started")
         sys.exit(EXIT_MAX_RUNS)
-    if made.to_do:
-        store.check_writable()
+    if made.to_do and (warning := check_writable(store)):
+        click.echo(f"warning: {warning}", err=True)
     if _register(store, loaded.name, made):
         made = make_plan(loaded.steps, store, options)  # what it counts on is kept by `gc` only from now on
     _say_code_changes(made)

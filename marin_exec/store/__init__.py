@@ -10,6 +10,7 @@ from marin_exec.store.pieces import Piece, commit_piece, pieces
 from marin_exec.store.results import plain_result, split_result
 from marin_exec.store.roots import Root, drop_root, read_root, register_root, root_ids, roots
 from marin_exec.store.store import Store
+from marin_exec.store.writable import check_writable
 
 __all__ = [
     "LEASE_HEARTBEATS",
@@ -25,6 +26,7 @@ __all__ = [
     "StalenessWatch",
     "Store",
     "Versioned",
+    "check_writable",
     "claim",
     "commit_piece",
     "drop_root",

@@ -41,11 +41,12 @@ def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iter
     path = layout.root(root_id(name, chosen, needed))
     if store.files.read(path) is not None:
         return False
+    root = Root(name=name, digests=chosen, reaches=needed, registered=utc_now())
     try:
-        root = Root(name=name, digests=chosen, reaches=needed, registered=utc_now())
         store.files.create(path, root.to_bytes())
-    except AlreadyExists:
-        return False
+    except AlreadyExists:  # another one's, or ours and the answer was lost
+        found = store.files.read(path)
+        return found is not None and found.data == root.to_bytes()
     return True
 
 

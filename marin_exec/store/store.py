@@ -19,7 +19,7 @@ from marin_exec.records import Head, Record
 from marin_exec.store import layout
 from marin_exec.store.attempt_log import AttemptLog, read_events
 from marin_exec.store.backends import conditional_files, filesystem
-from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, Conflict, LogFile, Versioned
+from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, LogFile, Versioned
 from marin_exec.store.prefix import OBJECT_STORES, canonical_prefix, is_full, relative_path, split_url
 
 if TYPE_CHECKING:
@@ -133,43 +133,6 @@ class Store:
             os.makedirs(path, exist_ok=True)
         elif scheme not in OBJECT_STORES:
             self.fs.makedirs(path, exist_ok=True)
-
-    def check_writable(self) -> None:
-        """Tries out what a store rests on, so that a run is refused before anything starts.
-
-        Raises:
-            StoreError: the store can't be written, or it takes a write whose condition does not hold.
-        """
-        probe = layout.probe(secrets.token_hex(8))
-        try:
-            version = self._created(probe)
-            again = {
-                "create": lambda: self.files.create(probe, b"again"),
-                "replace": lambda: self.files.replace(probe, b"again", _another(version)),
-            }
-            for what, write in again.items():
-                if not _is_refused(write):
-                    raise StoreError(
-                        f"store {self.prefix}: ignores the condition of a write (a {what} took effect that should not), so "
-                        "two drivers could overwrite each other's results. Take a store that keeps conditions: a local disk, "
-                        "Google Cloud Storage, S3"
-                    )
-            self.files.delete_tree(posixpath.dirname(probe))
-        except OSError as error:
-            where = error.filename2 or error.filename or self.url(probe)
-            raise StoreError(
-                f"store {self.prefix}: cannot be written: {error.strerror or error} ({where}). "
-                "Give a --prefix (or MARIN_PREFIX) where you may write, on a disk with hard links or in a bucket"
-            ) from error
-
-    def _created(self, probe: str) -> int | str:
-        try:
-            return self.files.create(probe, b"probe")
-        except AlreadyExists:  # by us: nobody else knows the name, so the answer was lost and the request repeated
-            found = self.files.read(probe)
-            if found is None:
-                raise OSError(f"{self.url(probe)}: was there, and is gone") from None
-            return found.version
 
     # Heads and records
 
@@ -352,16 +315,3 @@ class Store:
             yield
         except OSError as error:
             raise StoreError(f"store {self.prefix}: cannot read {self.url(path)}: {error.strerror or error}") from error
-
-
-def _another(version: int | str) -> int | str:
-    """Returns a version that an object of this version does not have."""
-    return version + 1 if isinstance(version, int) else f'"{"0" * 32}"'
-
-
-def _is_refused(write: Callable[[], object]) -> bool:
-    try:
-        write()
-    except (AlreadyExists, Conflict):
-        return True
-    return False

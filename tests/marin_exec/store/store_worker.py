@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from marin_exec.records import Record
-from marin_exec.store import Conflict, Lease, LeaseLost, Store, claim, register_root, utc_now
+from marin_exec.store import Conflict, Lease, LeaseLost, Store, check_writable, claim, register_root, utc_now
 
 
 def record_of(lease: Lease, output_path: str = "data/tiny-0/a1-00000000") -> Record:
@@ -69,7 +69,7 @@ def race(store: Store, digest: str, start: str) -> None:
     print("ready", flush=True)
     while not os.path.exists(start):
         time.sleep(0.001)
-    store.check_writable()
+    check_writable(store)
     new_root = register_root(store, "experiment", [digest])
     head = store.head(digest)  # read once: a second look may find the winner, and claiming over a held head takes over
     lease = claim(store, digest, head) if head is None else None

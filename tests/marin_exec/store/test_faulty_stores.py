@@ -10,7 +10,7 @@ from faulty import Fault, FaultyFiles, Injected, at, by_chance, make_faulty
 
 from marin_exec.errors import StoreError
 from marin_exec.records import Record
-from marin_exec.store import LeaseLost, Piece, Store, claim, commit_piece, pieces, register_root, roots
+from marin_exec.store import LeaseLost, Piece, Store, check_writable, claim, commit_piece, pieces, register_root, roots
 from marin_exec.store.conditional import LogFile
 from marin_exec.store.memory import MemoryFiles
 from marin_exec.store.object_log import ObjectLog
@@ -145,8 +145,10 @@ def test_root_with_a_fault_in_any_one_call_is_registered_once(plain: Callable[[]
     for number in range(1, 4):
         store = plain()
         make_faulty(store, at(number, fault))
-        persistently(lambda store=store: register_root(store, "experiment", [DIGEST]))
-        assert [root.digests for root in persistently(lambda store=store: roots(store))] == [(DIGEST,)]  # pyrefly: ignore
+        new = persistently(lambda store=store: register_root(store, "experiment", [DIGEST]))
+        assert new or fault == "after"  # then the first try made it, and said so by an error
+        found = persistently(lambda store=store: roots(store))
+        assert isinstance(found, dict) and [root.digests for root in found.values()] == [(DIGEST,)]
 
 
 @pytest.mark.parametrize("fault", ["repeated", "delay"])
@@ -154,7 +156,7 @@ def test_writable_store_passes_its_check_in_spite_of_lost_answers(plain: Callabl
     for number in range(1, 7):
         store = plain()
         make_faulty(store, at(number, fault))
-        store.check_writable()
+        check_writable(store)
 
 
 def test_faults_by_chance_are_the_same_for_a_seed() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from marin_exec.errors import StoreError
 from marin_exec.records import Record
-from marin_exec.store import Lease, Store, claim, layout, register_root, roots
+from marin_exec.store import Lease, Store, check_writable, claim, layout, register_root, roots
 
 DIGEST = "ab" * 32
 OTHER = "ab" * 8 + "cd" * 24
@@ -195,7 +195,7 @@ def test_root_is_registered_once_and_then_nothing_is_written(local_store: Store)
 
 
 def test_writable_store_passes_and_keeps_no_probe(store: Store) -> None:
-    store.check_writable()
+    check_writable(store)
     assert store.files.names(layout.CONTROL) == []
 
 
@@ -203,7 +203,7 @@ def test_store_below_a_file_is_refused_with_path_and_reason(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     store = Store.open(str(tmp_path / "file" / "store"))
     with pytest.raises(StoreError, match=rf"store {store.prefix}: cannot be written: (Not a directory|File exists)"):
-        store.check_writable()
+        check_writable(store)
     with pytest.raises(StoreError, match=rf"store {store.prefix}: cannot read .*: Not a directory"):
         store.head(DIGEST)
 
@@ -217,7 +217,7 @@ def test_store_where_links_are_refused_is_refused_with_path_and_reason(
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(StoreError) as caught:
-        local_store.check_writable()
+        check_writable(local_store)
     message = str(caught.value)
     assert local_store.prefix in message and os.strerror(code) in message and "--prefix" in message
 
