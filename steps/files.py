@@ -15,10 +15,21 @@ from typing import IO, Any
 
 import fsspec
 
+from marin_exec.store import backends
+
+_STORES = ("file", "gs", "s3", "memory")
+
 
 def filesystem(path: str) -> tuple[Any, str]:
-    """Returns the fsspec filesystem of a local path or URL, without listing caches, and what the path is called there."""
-    return fsspec.core.url_to_fs(path, use_listings_cache=False)
+    """Returns the fsspec filesystem of a local path or URL, without listing caches, and what the path is called there.
+
+    Where a store may lie, it is the store's own: one client a process, with the same endpoint and credentials.
+    """
+    scheme = path.partition("://")[0] if "://" in path else "file"
+    if scheme not in _STORES or "::" in path:
+        return fsspec.core.url_to_fs(path, use_listings_cache=False)
+    files = backends.filesystem(scheme)
+    return files, files._strip_protocol(path)
 
 
 def open_file(path: str, mode: str) -> IO[Any]:

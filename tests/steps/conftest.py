@@ -21,7 +21,7 @@ def remote(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def forget_clients() -> None:
-    """Makes the next client look at the environment: fsspec keeps one a process, wherever it was told to go."""
+    """Makes Levanter's next client look at the environment: fsspec keeps one a process, wherever it was told to go."""
     from gcsfs import GCSFileSystem
     from s3fs import S3FileSystem
 
