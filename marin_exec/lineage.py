@@ -5,10 +5,9 @@ Everything is read from records; nothing takes a lock. `upstream` and `downstrea
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
 
 from marin_exec.errors import StoreError
-from marin_exec.identity import differences
 from marin_exec.records import DependencyRecord, Link, Record
 from marin_exec.store import Location, Store
 
@@ -135,11 +134,15 @@ def _all_begun(store: Store) -> list[Record]:
 def upstream(store: Store, start: Located, *, depth: int | None = None) -> Lineage:
     """Returns everything that an artifact was made from, `depth` steps up or all the way."""
 
+    @cache
+    def record_bound(bound: DependencyRecord) -> Record | None:
+        return _record_bound(store, bound)
+
     def step_up(record: Record) -> Iterable[tuple[Node, Edge]]:
         if record.link is not None and (original := _original(store, record.link)) is not None:
             yield _node(original), Edge(_key(original), _key(record), (), None, "link")
         for relation, bound in _bound(record):
-            parent = _record_bound(store, bound)
+            parent = record_bound(bound)
             key = _key(parent) if parent else f"{bound.digest}/{bound.path.split('/')[-1]}"
             node = Node(key, 0, bound.name, bound.kind, bound.digest, parent)
             yield node, Edge(key, _key(record), bound.sub_paths, bound.milestone, relation)
@@ -169,35 +172,6 @@ def downstream(store: Store, start: Located, *, depth: int | None = None) -> Lin
             yield _node(child), Edge(_key(record), _key(child), bound.sub_paths, bound.milestone, relation)
 
     return _walk(start, step_down, depth)
-
-
-def compare(a: Record, b: Record) -> dict[str, Any]:
-    """Returns in what two outputs differ: identity fields, inputs, code, environment, results."""
-    functions_a, functions_b = a.source["functions"], b.source["functions"]
-    provenance = {
-        key: [a.provenance.get(key), b.provenance.get(key)]
-        for key in sorted({*a.provenance, *b.provenance} - {"command_line", "backend"})
-        if a.provenance.get(key) != b.provenance.get(key)
-    }
-    return {
-        "a": {"name": a.name, "digest": a.digest, "attempt": a.attempt},
-        "b": {"name": b.name, "digest": b.digest, "attempt": b.attempt},
-        "same_identity": a.digest == b.digest,
-        "same_output": a.output_digest == b.output_digest,
-        "fields": [{"path": each.path, "a": each.old, "b": each.new} for each in differences(a.identity, b.identity)],
-        "functions": sorted(
-            name for name in {*functions_a, *functions_b} if functions_a.get(name) != functions_b.get(name)
-        ),
-        "provenance": provenance,
-        "results": _result_differences(a.result, b.result),
-    }
-
-
-def _result_differences(a: Any, b: Any, path: str = "result") -> list[dict[str, Any]]:
-    if isinstance(a, dict) and isinstance(b, dict):
-        keys = list(dict.fromkeys([*a, *b]))
-        return [row for key in keys for row in _result_differences(a.get(key), b.get(key), f"{path}.{key}")]
-    return [] if a == b else [{"path": path, "a": a, "b": b}]
 
 
 def _bound(record: Record) -> list[tuple[str, DependencyRecord]]:

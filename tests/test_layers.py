@@ -18,7 +18,7 @@ FLOORS = (
     ),
     ("store", "provenance", "adopted"),
     (
-        *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "status"),
+        *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "ancestry", "status"),
         *("walking", "reachable", "garbage"),
     ),
     ("runners",),

@@ -29,7 +29,8 @@ EXPERIMENT_VERBS = ("plan", "run", "status", "why", "bless")
 
 VERBS = {
     "experiment_verbs": ("plan", "run", "status", "why"),
-    "store_verbs": ("show", "diff", "lineage", "ls"),
+    "store_verbs": ("show", "lineage", "ls"),
+    "diff_verb": ("diff",),
     "bless_verb": ("bless",),
     "adopt_verb": ("adopt",),
     "house_verbs": ("invalidate", "gc", "roots"),

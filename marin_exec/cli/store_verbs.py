@@ -1,4 +1,4 @@
-"""The verbs that look at a store: show, diff, lineage, ls."""
+"""The verbs that look at a store: show, lineage, ls."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -52,36 +52,6 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
     _print_pairs("see", {name: digest[:16] for name, digest in record.see})
     _print_pairs("result", _flat(record.result))
     _print_pairs("measured", _flat(record.measured))
-
-
-@click.command(context_settings=HELP, epilog="A and B are paths, step names or digests.")
-@click.argument("a")
-@click.argument("b")
-@prefix_option
-@json_option
-def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
-    """Show in which identity fields, inputs, code and results A and B differ."""
-    from marin_exec.lineage import compare, locate
-
-    store = store_for(prefix, a)
-    compared = compare(locate(store, a).record, locate(store, b).record)
-    if as_json:
-        print_json(compared)
-        return
-    click.echo(
-        f"a: {compared['a']['name']} ({compared['a']['digest'][:16]})   b: {compared['b']['name']} ({compared['b']['digest'][:16]})"
-    )
-    if compared["same_identity"]:
-        click.echo("same identity" + ("" if compared["same_output"] else ", and yet different output"))
-    for title in ("fields", "results"):
-        rows = [[f"  {row['path']}", f"{row['a']}", f"-> {row['b']}"] for row in compared[title]]
-        if rows:
-            click.echo(title)
-            print_table(rows)
-    for name in compared["functions"]:
-        click.echo(f"code differs: {name}")
-    for key, (one, other) in compared["provenance"].items():
-        click.echo(f"provenance {key}: {one} -> {other}")
 
 
 @click.command(context_settings=HELP, epilog=_ARTIFACT_HELP)
