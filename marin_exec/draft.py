@@ -190,7 +190,7 @@ class Draft:
                 draft.record is None
                 and self._explainer.nearest(draft.step.name, draft.step.kind.digested_name) is not None
             ):
-                return dataclasses.replace(draft, reason=f"{draft.reason}; {LINKED_IF}")
+                return dataclasses.replace(draft, outlook=LINKED_IF)
             return draft
         made = made_from(
             self._store,
@@ -268,8 +268,8 @@ class Draft:
             self.steps[digest] = draft
         for digest, draft in self.steps.items():
             if draft.action is Action.REUSE and (moving := self._remade(draft)):
-                reason = f"{draft.reason}; made again if {moving} comes out different"
-                self.steps[digest] = dataclasses.replace(draft, reason=reason)
+                outlook = f"made again if {moving} comes out different"
+                self.steps[digest] = dataclasses.replace(draft, outlook=outlook)
 
     def _remade(self, draft: PlannedStep) -> str:
         """Returns the name of an input of a finished step that this run makes again; "" if there is none."""

@@ -78,13 +78,15 @@ class PlannedStep:
     forced: bool
     link: Link | None = None
     """What a LINK would point at."""
+    outlook: str = ""
+    """What may yet spare it from running, which only its turn will tell."""
     resumption: str = ""
     """What becomes of a half-done step's shards and milestones; "" if there is nothing to say."""
 
     @property
     def explanation(self) -> str:
-        """The reason, and what becomes of half-done work: one line for a person."""
-        return "; ".join(part for part in (self.reason, self.resumption) if part)
+        """The reason, what may yet come, and what becomes of half-done work: one line for a person."""
+        return "; ".join(part for part in (self.reason, self.outlook, self.resumption) if part)
 
     def serves(self, made: Record, on_code_change: OnCodeChange) -> bool:
         """Whether another step's output may stand for this one's if it was made from the same content."""

@@ -187,7 +187,7 @@ def test_ancestry_of_a_wide_and_deep_graph_is_compared_in_linear_time(world):
         above = [Step(f"0/{n}", join, Config(word=word if n == 0 else str(n))) for n in range(6)]
         for layer in range(1, 12):
             parents = [tuple(above[(n + k) % 6] for k in range(3)) for n in range(6)]
-            above = [Step(f"{layer}/{n}", noisy, Config(sources=parents[n], word=str(n))) for n in range(10)]
+            above = [Step(f"{layer}/{n}", noisy, Config(sources=parents[n], word=str(n))) for n in range(6)]
         return Step("end", noisy, Config(sources=tuple(above)))
 
     ends = [world.run(layers(word))["end"].record for word in ("a", "b")]

@@ -88,7 +88,7 @@ def test_same_content_by_another_recipe_is_linked_and_the_plan_said_what_it_coul
     first = world.run(line(key))
     planned = world.plan(line(key, note="x"))
     assert [each.action.value for each in planned.steps.values()] == ["RUN", "RUN", "RUN"]
-    assert planned.named("copy").reason.endswith("; linked if its inputs come out as before")
+    assert planned.named("copy").explanation.endswith("; linked if its inputs come out as before")
     assert planned.named("copy").causes == ("text: config.note '' -> 'x'",)
     statuses = world.run(line(key, note="x"))
     assert states(statuses) == ["done", "linked", "linked"]
@@ -337,7 +337,7 @@ def remade(world: World, key: str, content: str, *, gone_too: bool = False) -> A
 
 def test_finished_step_whose_input_is_remade_with_other_content_is_made_again_in_the_same_run(world, key):
     planned, statuses = remade(world, key, "other")
-    assert planned.action == "REUSE" and planned.reason.endswith("; made again if text comes out different")
+    assert planned.action == "REUSE" and planned.explanation.endswith("; made again if text comes out different")
     assert statuses["first"].state == "done" and statuses["first"].record.result == "othera"
 
 
