@@ -1,41 +1,73 @@
-"""Training as a gang step on a real cluster: two processes that train one model, and what is left when one of them is killed."""
+"""Training as a gang step on Ray: two processes that train one model, and what is left when one of them is killed."""
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from engine import EXPERIMENTS
+from engine import EXPERIMENTS, Engine
 
 from steps.train.content import content_digest
-from tests.steps.train.rank_process import ended, start_rank
-from tests.steps.train.training_runs import logs, tiny_config, write_inputs
+from tests.steps.train.rank_process import RankEnd, ended, start_rank
+from tests.steps.train.training_runs import tiny_config, write_inputs
 
 CHANGES = {"num_steps": 12, "log_every": 1}
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_rank_killed_in_mid_training_the_next_attempt_ends_with_the_same_bits(engine, tmp_path):
-    inputs, compiled, killed = write_inputs(tmp_path / "inputs"), tmp_path / "compiled", tmp_path / "killed"
-    # Undisturbed, in one process with two devices: as good as two ranks, to the last bit, and a process less to start.
-    whole = {"inputs": inputs, "path": str(tmp_path / "whole"), "rank": 0, "num_ranks": 1, "coordinator": ""}
-    undisturbed = start_rank(compiled, devices=2, changes=CHANGES, **whole)
-    engine.experiment = EXPERIMENTS / "ranks.py"
-    described = tmp_path / "described.json"
+@dataclasses.dataclass
+class Training:
+    """One small run: its inputs, and the end of it where nobody is killed."""
+
+    arguments: tuple[str, ...]
+    killed: Path
+    whole: Path
+    end_of_whole: Callable[[], RankEnd]
+
+
+@pytest.fixture
+def training(tmp_path) -> Training:
+    inputs, compiled, whole = write_inputs(tmp_path / "inputs"), tmp_path / "compiled", tmp_path / "whole"
+    described, killed = tmp_path / "described.json", tmp_path / "killed"
     described.write_text(json.dumps(dataclasses.asdict(tiny_config(inputs, **CHANGES))))
-    arguments = ("--described", str(described), "--compiled", str(compiled), "--killed", str(killed))
-    done = engine.call("run", "--backend", "ray", *arguments, timeout=500)
+    # In one process with two devices: as good as two ranks, to the last bit, and a process less to start.
+    given = {"inputs": inputs, "path": str(whole), "rank": 0, "num_ranks": 1, "coordinator": ""}
+    undisturbed = start_rank(compiled, devices=2, changes=CHANGES, **given)
+    return Training(
+        ("--described", str(described), "--compiled", str(compiled)), killed, whole, lambda: ended(undisturbed, 500)
+    )
+
+
+def record_of_killed_run(engine: Engine, training: Training) -> dict[str, Any]:
+    """Runs it with a rank that is killed in mid-training, and returns the record of the attempt that ended well."""
+    engine.experiment = EXPERIMENTS / "ranks.py"
+    killed = ("--killed", str(training.killed))
+    done = engine.call("run", "--backend", "ray", *training.arguments, *killed, timeout=500)
     assert done.returncode == 0, done.stderr
-    assert killed.exists() and "rank 1: WorkerCrashedError" in done.stderr
-    shown = json.loads(engine.call("show", "ranks", "--json").stdout)
-    record = shown["record"]
+    assert training.killed.exists() and "rank 1: WorkerCrashedError" in done.stderr
+    record = json.loads(engine.call("show", "ranks", "--json").stdout)["record"]
     assert record["attempt"] == 2 and record["chain"] == 1 and record["resources"]["ranks"] == 2
     assert record["measured"]["resumed_from_step"] == 6 and record["measured"]["num_devices"] == 2
-    end = ended(undisturbed)
+    end = training.end_of_whole()
     assert end.returncode == 0, end.output[-3000:]
-    output = engine.store / record["output_path"]
-    assert logs(output) == logs(Path(whole["path"]))
-    assert content_digest(str(output)) == content_digest(whole["path"])
+    return record
+
+
+def test_rank_killed_in_mid_training_the_next_attempt_ends_with_the_same_bits(engine, training):
+    record = record_of_killed_run(engine, training)
+    assert content_digest(f"{engine.store}/{record['output_path']}") == content_digest(str(training.whole))
     # One process is as good: the number of ranks is no identity.
-    (step,) = json.loads(engine.call("plan", "--json", "--described", str(described)).stdout)["steps"]
+    (step,) = json.loads(engine.call("plan", "--json", *training.arguments, "--ranks", "1").stdout)["steps"]
     assert step["action"] == "REUSE"
+
+
+@pytest.mark.slow
+def test_ranks_write_their_checkpoints_to_one_object_store(gcs_server, training, tmp_path, monkeypatch):
+    prefix = gcs_server.new_prefix()
+    engine = Engine(tmp_path, environment={**gcs_server.environment, "MARIN_PREFIX": prefix})
+    record = record_of_killed_run(engine, training)
+    for name, value in gcs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    assert content_digest(f"{prefix}/{record['output_path']}") == content_digest(str(training.whole))

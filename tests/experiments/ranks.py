@@ -1,4 +1,4 @@
-"""A small training run as two ranks; the second of them is killed once, between two checkpoints, if that is asked for."""
+"""A small training run as ranks; the second of them is killed once, between two checkpoints, if that is asked for."""
 
 import dataclasses
 import json
@@ -21,6 +21,7 @@ KILLED_BEFORE_UPDATE = 8
 class Params:
     described: str = ""
     """File with a TrainConfig as JSON."""
+    ranks: int = 2
     compiled: str = ""
     killed: str = ""
     """File that is made when the rank is killed; "" kills none."""
@@ -52,7 +53,7 @@ def kill_rank_1_once(killed: Path) -> Any:
 
 
 def pipeline(params: Params) -> list[Step]:
-    resources = train_resources(ranks=2)
+    resources = train_resources(ranks=params.ranks)
     env = {**resources.env, "JAX_COMPILATION_CACHE_DIR": params.compiled}
     resources = dataclasses.replace(resources, cpus=0.5, env=env)
     fn = kill_rank_1_once(Path(params.killed)) if params.killed else train_language_model

@@ -102,7 +102,7 @@ def test_experts_without_capacity_equal_levanters_local_layer():
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
 
 
-RING = """
+ON_DEVICES = """
     import jax, numpy as np, jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
     from levanter.grug.grug_moe import moe_mlp
@@ -115,23 +115,61 @@ RING = """
         out, counts = jax.jit(lambda x, s, c, g, d: moe_mlp(
             x, s, c, g, d, implementation="ring", capacity_factor=1.0, report_capacity_overflow=True
         ))(put(x), put(selected), put(combine), put(jnp.concatenate([w.gate, w.up], -1)), put(w.down))
-        np.savez(OUT, out=np.asarray(out), dropped=int(counts.receiver_dropped))
+        np.savez(OUT + "/ring", out=np.asarray(out), dropped=int(counts.receiver_dropped))
+    from steps.model.mesh import device_mesh
+    from tests.steps.model.test_model_experts import CAPACITY, value_and_gradient
+    with jax.set_mesh(device_mesh()):
+        for name, capacity in (("capped", CAPACITY), ("dropless", None)):
+            (_, dropped), gradients = value_and_gradient(capacity)(w, x, selected, combine)
+            expert_gate = gradients[0].gate
+            np.savez(f"{OUT}/{name}", *map(np.asarray, jax.tree.leaves(gradients)), dropped=int(dropped))
+            assert len({shard.index[0].start for shard in expert_gate.addressable_shards}) == (E if capacity else 1), name
 """
+CAPACITY = T * K // E
 
 
-def test_experts_with_capacity_equal_levanters_expert_parallel_ring(tmp_path):
-    # One expert a device, so that the ring's capacity of a device is the capacity of an expert.
+def value_and_gradient(capacity: int | None):
+    """Of a sum over what experts give, and the number of drops with it; the gradients by weights, tokens and combine weights."""
+
+    def value(w, x, selected, combine):
+        out, counts = GroupedExperts(w, capacity)(x, selected, combine, token_valid=jnp.ones(T, bool))
+        return jnp.sum(jnp.sin(out)), counts.receiver_dropped
+
+    return jax.jit(jax.value_and_grad(value, argnums=(0, 1, 3), has_aux=True))
+
+
+@pytest.fixture(scope="module")
+def on_devices(tmp_path_factory) -> Path:
+    """What a process with one device an expert saves: Levanter's ring, where capacities are a device's, and ours."""
+    folder = tmp_path_factory.mktemp("devices")
     root = str(Path(__file__).parents[3])
     stub = "import sys, types; t = types.ModuleType('tests'); t.__path__ = ['tests']; sys.modules['tests'] = t\n"
-    script = stub + f"OUT = {str(tmp_path / 'ring.npz')!r}\n" + textwrap.dedent(RING)
+    script = stub + f"OUT = {str(folder)!r}\n" + textwrap.dedent(ON_DEVICES)
     flags = f"--xla_force_host_platform_device_count={E}"
     env = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": root}
     env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
-    ring = np.load(tmp_path / "ring.npz")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["capped", "dropless"])
+def test_experts_over_devices_drop_the_same_and_have_the_same_gradients(on_devices, name):
     x, selected, combine = routing(7, skew=1.0)
-    out, counts = capped(T * K // E)(weights(), x, selected, combine, np.ones(T, bool))
+    found = np.load(on_devices / f"{name}.npz")
+    (_, dropped), gradients = value_and_gradient(CAPACITY if name == "capped" else None)(
+        weights(), x, selected, combine
+    )
+    assert int(found["dropped"]) == int(dropped) and (dropped > 0) == (name == "capped")
+    for index, expected in enumerate(jax.tree.leaves(gradients)):
+        np.testing.assert_allclose(found[f"arr_{index}"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_experts_with_capacity_equal_levanters_expert_parallel_ring(on_devices):
+    # One expert a device, so that the ring's capacity of a device is the capacity of an expert.
+    ring = np.load(on_devices / "ring.npz")
+    x, selected, combine = routing(7, skew=1.0)
+    out, counts = capped(CAPACITY)(weights(), x, selected, combine, np.ones(T, bool))
     assert int(ring["dropped"]) == int(counts.receiver_dropped) > 0
     np.testing.assert_allclose(out, ring["out"], rtol=1e-4, atol=1e-5)
