@@ -131,15 +131,12 @@ class Moments:
 
         from marin_exec.store import Store
 
-        for name in ("files", "fs"):
-            self._watch_property(Store, name)
+        files, filesystem = Store.files.func, Store.fs.fget  # type: ignore[attr-defined]
+        watched = cached_property(lambda store: Watched(files(store), self.pass_one))
+        watched.__set_name__(Store, "files")
+        Store.files = watched  # type: ignore[assignment]
+        Store.fs = property(lambda store: Watched(filesystem(store), self.pass_one))  # type: ignore[assignment]
         faults_steps.MOMENTS.append(self.pass_one)
-
-    def _watch_property(self, owner: type, name: str) -> None:
-        original = owner.__dict__[name].func
-        watched = cached_property(lambda store: Watched(original(store), self.pass_one))
-        watched.__set_name__(owner, name)
-        setattr(owner, name, watched)
 
 
 class Watched:
