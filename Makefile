@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-faults bench-faults-short clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
 	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
+	@echo "make bench-faults kills at every moment, on every store and on Ray; an hour. bench-faults-short: two minutes"
 	@echo "make servers      install the object store servers that tests run against"
 	@echo "make format       format and fix what can be fixed"
 	@echo "make lock         resolve requirements.lock again from pyproject.toml"
@@ -90,6 +91,12 @@ bench-engine: bench-peers-setup
 	@failed=0; \
 	for part in benchmarks/engine.py benchmarks/engine_on_ray.py benchmarks/peers/compare.py; do $(BIN)/python $$part || failed=1; done; \
 	exit $$failed
+
+bench-faults: $(STAMP) servers
+	@$(BIN)/python benchmarks/faults.py
+
+bench-faults-short: $(STAMP) servers
+	@$(BIN)/python benchmarks/faults.py --short
 
 format: $(STAMP)
 	@$(BIN)/ruff check --fix .
