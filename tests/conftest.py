@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Helper modules of the tests (directory_out, servers, marin_exec/engine, marin_exec/store/faulty) are imported by name.
-FOLDERS = (Path(__file__).parent / folder for folder in (".", "marin_exec", "marin_exec/store", "clusters"))
+FOLDERS = (Path(__file__).parent / folder for folder in (".", "marin_exec", "marin_exec/store", "clusters", "faults"))
 sys.path[:0] = [str(folder.resolve()) for folder in FOLDERS]
 
 from servers import object_stores  # noqa: E402
