@@ -49,6 +49,7 @@ from faults_cases import (
 
 PROGRAM = Path(sys.executable).parent / "marin-exec"
 SEED = 20261201
+SERVER_IN_FLIGHT = 4  # the servers are slow Python programs; a store that answers after a second costs leases of a second
 WIDTH = 10
 
 
@@ -91,13 +92,14 @@ def kills(place: Place, scale: Scale) -> Iterator[Figure]:
     """Kills at the moments of a run, and at random times."""
     reference, moments, seconds = undisturbed(place)
     yield told(f"{place.name}: moments of a five-step run", moments, "moments")
+    in_flight = scale.in_flight if place.name == "local" else SERVER_IN_FLIGHT
     chosen = range(1, moments + 1, scale.every[place.name])
     cases = [Case(place, reference, at=at) for at in chosen]
-    yield from judged(f"{place.name}: kill at a moment", all_of(cases, scale.in_flight), len(chosen))
+    yield from judged(f"{place.name}: kill at a moment", all_of(cases, in_flight), len(chosen))
     times = random.Random(SEED)
     count = scale.random[place.name]
     cases = [Case(place, reference, after_seconds=times.uniform(0.02, seconds)) for _ in range(count)]
-    yield from judged(f"{place.name}: kill at a random time", all_of(cases, scale.in_flight), count)
+    yield from judged(f"{place.name}: kill at a random time", all_of(cases, in_flight), count)
 
 
 def judged(what: str, results: Iterable[dict[str, Any] | None], wanted: int) -> Iterator[Figure]:

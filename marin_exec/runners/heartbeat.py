@@ -1,9 +1,9 @@
 """Renews what a driver holds for its running steps, on threads of its own: no slow step, and no slow store call, delays a beat.
 
 Every hold is renewed once a period by a bounded pool of threads, and at most one renewal of it is under way at a time;
-one that fails or hangs is its own affair. A hold that could not be renewed for a whole lease time counts as lost,
-because others may have it by then. Time is counted in this thread's own beats: a process that was stopped has missed none
-of them when it wakes, and looks before it gives up.
+one that fails or hangs is its own affair. A hold whose renewals fail for a whole lease time counts as lost, because others
+may have it by then; one whose renewal hangs is given a second lease time for the answer. Time is counted in this thread's
+own beats: a process that was stopped has missed none of them when it wakes, and looks before it gives up.
 """
 
 import logging
@@ -98,7 +98,7 @@ class Heartbeats:
                 if not renewal.under_way:
                     renewal.under_way = True
                     self._todo.put(renewal)
-                elif renewal.missed > self._most_missed:
+                elif renewal.missed >= 2 * self._most_missed:
                     self._give_up(renewal, "the store does not answer")
             while len(self._pool) < min(len(held), MOST_THREADS):
                 self._pool.append(threading.Thread(target=self._work, name="marin-exec renewals", daemon=True))
@@ -126,7 +126,7 @@ class Heartbeats:
     def _give_up(self, renewal: _Renewal, why: str) -> None:
         self._report(
             renewal,
-            f"lease could not be renewed for {self._lease_seconds:g} s, so another driver may have the step: {why}",
+            f"lease could not be renewed for more than {self._lease_seconds:g} s, so another driver may have the step: {why}",
         )
 
     def _report(self, renewal: _Renewal, why: str) -> None:

@@ -60,11 +60,12 @@ class LocalBackend:
                     raise Interrupted
                 outcome: AttemptOutput | Failure = execute(task, map_in_process)
                 self._executing = False
+                return [(token, outcome)]
         except Interrupted:
-            outcome = Failure(reason="interrupted, because its lease was lost", infrastructure=True)
-        self._executing = False
-        self._woken.clear()
-        return [(token, outcome)]
+            return []  # whoever woke this knows what it is about
+        finally:
+            self._executing = False
+            self._woken.clear()
 
     def wake(self) -> None:
         self._woken.set()

@@ -4,9 +4,10 @@ A file is written under a random temporary name in its own directory, synced, an
 if the name is taken. A replaceable object NAME is on disk as NAME.00000001, NAME.00000002, ...: the highest number is
 its content, and its version. Replacing version v is making v+1. Older numbers are removed afterwards, by whoever made
 the newest, so a writer that slept for long may find v+1 free again: it lists after its link, and has failed if a higher
-number is there, or v is not. No lock is held at any point, so a stopped or killed process stops nobody.
+number is there, or v is not. It leaves what it linked where it is: that may have been the newest for a while, and others
+build on it. No lock is held at any point, so a stopped or killed process stops nobody.
 
-What a kill leaves behind is a temporary name or an older number; neither is ever read.
+What a kill or a failure leaves behind is a temporary name or an older number; neither is ever read.
 """
 
 import errno
@@ -19,6 +20,7 @@ from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versi
 from marin_exec.store.layout import REPLACEABLE, TEMPORARY
 
 _READ_TRIES = 1000
+_EMPTY_LISTINGS = 5
 _READ_BYTES = 1 << 16
 _DIGITS = 8
 
@@ -60,14 +62,16 @@ class LocalFiles:
                 return Versioned(_contents(full), 1)
             except FileNotFoundError:
                 return None
+        empty = 0
         for _ in range(_READ_TRIES):
             numbers = _numbers(full)
             if not numbers:
-                # A directory listing need not show a name that was added while it ran, though its predecessor was
-                # removed meanwhile; two in a row would have to miss two replacements.
-                numbers = _numbers(full)
-            if not numbers:
-                return None
+                # A listing need not show a name that was added while it ran, though its predecessor was removed
+                # meanwhile; so many in a row would have to miss a replacement each.
+                empty += 1
+                if empty == _EMPTY_LISTINGS or not os.path.isdir(full.rpartition("/")[0]):
+                    return None
+                continue
             newest = max(numbers)
             try:
                 return Versioned(_contents(_numbered(full, newest)), newest)
@@ -91,9 +95,7 @@ class LocalFiles:
         if _numbers(full):
             raise AlreadyExists(path)
         _link_new(_numbered(full, 1), data, make_parents=True)
-        numbers = _numbers(full)
-        if max(numbers, default=0) != 1:
-            _unlink(_numbered(full, 1))
+        if max(_numbers(full), default=0) != 1:
             raise AlreadyExists(path)
         return 1
 
@@ -108,7 +110,6 @@ class LocalFiles:
             raise Conflict(path) from None
         numbers = _numbers(full)
         if max(numbers, default=0) != new or version not in numbers:
-            _unlink(_numbered(full, new))
             raise Conflict(path)
         _sync_directory(full)
         for number in numbers:

@@ -79,7 +79,7 @@ def test_renewal_that_hangs_stops_no_other_and_is_given_up(heartbeats):
     found: list = []
     wait_until(lambda: bool(found.extend(heartbeats.lost()) or found))
     assert [(owner, lease) for owner, lease, _ in found] == [("hanging", hanging)]
-    assert "could not be renewed for 0.25 s" in found[0][2] and "does not answer" in found[0][2]
+    assert "could not be renewed for more than 0.25 s" in found[0][2] and "does not answer" in found[0][2]
     before = healthy.renewed
     wait_until(lambda: healthy.renewed > before + 3)
     go_on.set()
@@ -95,7 +95,7 @@ def test_renewal_that_keeps_failing_is_given_up_after_the_lease_time_and_not_bef
     heartbeats.add("step", [FakeLease(fail)], "step")
     found: list = []
     wait_until(lambda: bool(found.extend(heartbeats.lost()) or found))
-    assert "could not be renewed for 0.25 s, so another driver may have the step" in found[0][2]
+    assert "could not be renewed for more than 0.25 s, so another driver may have the step" in found[0][2]
     assert len(tries) >= LEASE / PERIOD  # it tried to the end
     seen = len(tries)
     time.sleep(4 * PERIOD)

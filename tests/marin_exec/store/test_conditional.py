@@ -337,7 +337,8 @@ def test_local_writer_that_slept_past_pruning_conflicts(tmp_path: Path, monkeypa
         files.replace("head.json", b"stale", 1)
     found = files.read("head.json")
     assert found is not None and (found.data, found.version) == (b"4", 4)
-    assert os.listdir(tmp_path) == ["head.json.00000004"]
+    files.replace("head.json", b"5", 4)
+    assert os.listdir(tmp_path) == ["head.json.00000005"]  # what the sleeper left is gone with the next
 
 
 def test_local_creator_that_slept_past_pruning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
