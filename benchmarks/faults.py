@@ -49,7 +49,9 @@ from faults_cases import (
 
 PROGRAM = Path(sys.executable).parent / "marin-exec"
 SEED = 20261201
-SERVER_IN_FLIGHT = 4  # the servers are slow Python programs; a store that answers after a second costs leases of a second
+SERVER_IN_FLIGHT = (
+    4  # the servers are slow Python programs; a store that answers after a second costs leases of a second
+)
 WIDTH = 10
 
 
