@@ -47,10 +47,10 @@ HERE = Checkout(root=PROJECT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainStore:
-    """One store of the small chain."""
+class Chain:
+    """The small chain over the store at `prefix`, wherever that is."""
 
-    path: Path
+    prefix: str
     parameters: tuple[str, ...]
     checkout: Checkout = HERE
     environment: dict[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class ChainStore:
         return {
             **os.environ,
             "PYTHONPATH": str(self.checkout.root),
-            "MARIN_PREFIX": str(self.path),
+            "MARIN_PREFIX": self.prefix,
             "MARIN_HEARTBEAT_SECONDS": "1",
             "COLUMNS": "200",
             **self.environment,
@@ -96,6 +96,24 @@ class ChainStore:
     def planned(self, *arguments: str) -> dict[str, dict[str, Any]]:
         return {each["name"]: each for each in self.json("plan", *arguments)["steps"]}
 
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """Starts a run (on Ray by default) in a session of its own; what it says goes to a file, so that no full pipe stops it."""
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                self.command("run", *arguments), env=self.env(), stdout=file, stderr=file, start_new_session=True
+            )
+
+
+class ChainStore(Chain):
+    """The same on a local disk, where a test may look at files."""
+
+    def __init__(self, *, path: Path, parameters: tuple[str, ...], **more: Any):
+        super().__init__(prefix=str(path), parameters=parameters, **more)
+
+    @property
+    def path(self) -> Path:
+        return Path(self.prefix)
+
     def output(self, record: dict[str, Any]) -> Path:
         return self.path / record["output_path"]
 
@@ -103,13 +121,6 @@ class ChainStore:
         """Returns the names of the committed pieces of a step, read as fast as can be."""
         folder = self.path / ".marin/steps" / digest / "pieces"
         return [each.name for each in folder.glob(f"*/{kind}/*.json")]
-
-    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        """Starts a run on Ray in a session of its own; what it says goes to a file, so that no full pipe stops it."""
-        with log.open("wb") as file:
-            return subprocess.Popen(
-                self.command("run", *arguments), env=self.env(), stdout=file, stderr=file, start_new_session=True
-            )
 
     def tree(self) -> dict[str, tuple[int, int]]:
         """Returns size and modification time of everything in the store, folders included."""
@@ -128,13 +139,19 @@ class ChainStore:
         )
 
 
-def kill_when(driver: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path, seconds: float = 600) -> None:
-    """Kills a driver, and then what is left of its cluster, as soon as a condition holds."""
+def kill_when(
+    driver: subprocess.Popen[bytes],
+    condition: Callable[[], bool],
+    log: Path,
+    seconds: float = 600,
+    pause_seconds: float = 0.002,
+) -> None:
+    """Kills a driver, and then what is left of its cluster, as soon as a condition holds; looks again after each pause."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert driver.poll() is None, f"the run ended before it could be killed:\n{log.read_text()}"
         assert time.monotonic() < deadline, f"nothing to kill in {seconds:.0f} s:\n{log.read_text()}"
-        time.sleep(0.002)
+        time.sleep(pause_seconds)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait(timeout=30)
     kill_session(driver)

@@ -28,9 +28,15 @@ def parameters(folder) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def finished(folder, parameters) -> ChainStore:
+def compiled(folder) -> dict[str, str]:
+    """Variables by which a run finds what jax compiled in another: the same programs, so the same bits."""
+    return {"JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+
+@pytest.fixture(scope="session")
+def finished(folder, parameters, compiled) -> ChainStore:
     """A store in which the small chain has run to its end, undisturbed."""
-    store = ChainStore(path=folder / "store", parameters=parameters)
+    store = ChainStore(path=folder / "store", parameters=parameters, environment=compiled)
     done = store.call("run")
     assert done.returncode == 0, done.stderr
     return store
