@@ -5,9 +5,9 @@ import hashlib
 import importlib
 import json
 import re
+import shutil
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +17,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from marin_exec import ConfigError, IdentityMismatch, StepFailed
+from steps.files import local_folder
 from steps.sources.files import AdoptConfig, FileFormat, FilesConfig, FilesResult, adopt_files, read_files
 from steps.sources.manifest import manifest_digest
 from steps.sources.raw import RawDocument, read_raw
@@ -270,11 +271,18 @@ def test_hub_url_is_read_through_the_same_filesystem_interface(tmp_path, monkeyp
     assert [document.source_id for document in globbed] == ["data/train-00000.parquet:0"]
 
 
-def test_memory_filesystem_folder_is_read(tmp_path):
-    with fsspec.open("memory://source-files/in/a.txt", "wb") as file:
-        file.write(b"text")
-    _, documents = read(tmp_path, "memory://source-files/in", format="text")
-    assert [(document.source_id, document.text) for document in documents] == [("a.txt", "text")]
+def test_files_of_an_object_store_are_read_as_those_of_a_disk(remote, tmp_path):
+    here = tmp_path / "in"
+    (here / "sub").mkdir(parents=True)
+    (here / "sub/a.jsonl.gz").write_bytes(gzip.compress(lines(*({"text": f"row {n}"} for n in range(999)))))
+    (here / "b[1].jsonl").write_bytes(lines({"text": "b"}))
+    pq.write_table(pa.table({"text": ["one", "two"]}), here / "c.parquet")
+    with local_folder(f"{remote}/in") as folder:
+        shutil.copytree(here, folder, dirs_exist_ok=True)
+    for below, format in (("", "jsonl"), ("", "parquet"), ("/*/a.*", "jsonl"), ("/b[1].jsonl", "jsonl")):
+        _, there = read(tmp_path / "there", f"{remote}/in{below}", format=format)
+        assert there and there == read(tmp_path / "here", f"{here}{below}", format=format)[1]
+    assert manifest_digest(f"{remote}/in") == manifest_digest(str(here))
 
 
 def test_adopt_stated_manifest_admits_the_files_wherever_they_lie(tmp_path):
