@@ -18,7 +18,7 @@ from marin_exec.runners.state import State, StepStatus
 from marin_exec.runners.task import Failure
 from marin_exec.secrets import redact
 from marin_exec.store import Store
-from marin_exec.store.layout import attempts_directory
+from marin_exec.summary import logs_command, summary_lines
 
 HEARTBEAT_SECONDS = 60.0
 LOOK_SECONDS = 2.0
@@ -79,11 +79,13 @@ class PlainReporter:
                 self._say(f"running {status.planned.step.name}  {now - status.started:.0f} s  {latest}".rstrip())
 
     def summary(self, statuses: dict[str, StepStatus], *, interrupted: bool) -> None:
-        """Prints the counts, then each root cause with its traceback and where the whole log is."""
+        """Prints the counts, what became of which steps, then each root cause and the command that shows its log."""
         counted = Counter(status.state for status in statuses.values())
         parts = ", ".join(f"{count} {state}" for state, count in counted.items())
         how = "interrupted" if interrupted else "finished"
         self._say(f"{how} in {time.monotonic() - self._started:.0f} s: {parts or 'nothing was started'}")
+        for line in summary_lines(statuses.values()):
+            self._write(f"  {line}")
         for status in statuses.values():
             if status.state is State.FAILED and status.failure is not None:
                 self._say_failure(status, status.failure)
@@ -97,8 +99,7 @@ class PlainReporter:
         if failure.output_tail.strip():
             self._write(_block("it had printed last", failure.output_tail, OUTPUT_LINES))
         if status.attempts:
-            log = f"{attempts_directory(planned.digest)}/{status.last_attempt}-*.jsonl"
-            self._write(f"  log: {self._store.url(log)}")
+            self._write(f"  log: {logs_command(self._store, planned.step.name)}")
 
     def _say(self, line: str) -> None:
         self._write(f"{datetime.now().strftime('%H:%M:%S')} {line}")

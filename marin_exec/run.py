@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -13,10 +13,12 @@ from marin_exec.experiment import Experiment
 from marin_exec.plan import Plan
 from marin_exec.progress import make_reporter
 from marin_exec.provenance import new_run
+from marin_exec.run_events import RunEvents
 from marin_exec.runners.scheduler import Scheduler
 from marin_exec.runners.state import State, StepStatus, Timing
 from marin_exec.runners.task import Backend
 from marin_exec.store import Store
+from marin_exec.store.roots import root_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +55,20 @@ def run_plan(
     """
     context = new_run(str(experiment.path), experiment.path.parent)
     reporter = make_reporter(store, plan, context.run_id, live=backend != "local")
+    events = RunEvents(store, plan, context, root_id(experiment.name, plan.targets, plan.steps))
     scheduler = Scheduler(
         plan=plan,
         store=store,
         backend=_make_backend(backend, address, experiment),
         context=context,
         timing=timing or Timing.from_environment(),
-        on_change=reporter.changed,
+        on_change=lambda status: _tell(status, reporter.changed, events.changed),
         on_tick=reporter.tick,
         max_concurrent=max_concurrent,
     )
     statuses: dict[str, StepStatus] = scheduler.statuses
     interrupted = False
-    with reporter:
+    with reporter, events:
         try:
             if scheduler.begin():
                 if backend == "ray":
@@ -77,9 +80,16 @@ def run_plan(
             interrupted = True
         finally:
             scheduler.backend.stop()
-    outcome = Outcome(run_id=context.run_id, statuses=statuses, interrupted=interrupted or scheduler.cancelled)
+        interrupted = interrupted or scheduler.cancelled
+        events.finished(statuses.values(), interrupted=interrupted)
+    outcome = Outcome(run_id=context.run_id, statuses=statuses, interrupted=interrupted)
     reporter.summary(statuses, interrupted=outcome.interrupted)
     return outcome
+
+
+def _tell(status: StepStatus, *listeners: Callable[[StepStatus], None]) -> None:
+    for listener in listeners:
+        listener(status)
 
 
 def _make_backend(name: str, address: str | None, experiment: Experiment) -> Backend:

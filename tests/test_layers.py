@@ -22,7 +22,7 @@ FLOORS = (
         *("walking", "reachable", "garbage"),
     ),
     ("runners",),
-    ("progress", "experiment", "run"),
+    ("progress", "summary", "experiment", "run_events", "run"),
     ("cli",),
 )
 # `main(pipeline)` stands in the file of the experiment and calls the command line; the package's face re-exports it.

@@ -36,8 +36,7 @@ def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iter
     Returns:
         Whether it was new. A plan that was made before then may count on data that is being cleaned up: make it again.
     """
-    chosen = tuple(sorted(set(digests)))
-    needed = tuple(sorted(set(reaches) - set(chosen)))
+    chosen, needed = _sorted_apart(digests, reaches)
     path = layout.root(root_id(name, chosen, needed))
     if store.files.read(path) is not None:
         return False
@@ -50,9 +49,15 @@ def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iter
     return True
 
 
-def root_id(name: str, digests: tuple[str, ...], reaches: tuple[str, ...]) -> str:
-    """Returns the id of a root: 64 hex digits, the same for the same name and steps."""
-    identity = ["marin-exec root", name, digests, *([reaches] if reaches else [])]
+def _sorted_apart(digests: Iterable[str], reaches: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    chosen = set(digests)
+    return tuple(sorted(chosen)), tuple(sorted(set(reaches) - chosen))
+
+
+def root_id(name: str, digests: Iterable[str], reaches: Iterable[str] = ()) -> str:
+    """Returns the id of the root that `register_root` makes of this: 64 hex digits."""
+    chosen, needed = _sorted_apart(digests, reaches)
+    identity = ["marin-exec root", name, chosen, *([needed] if needed else [])]
     return hashlib.sha256(json.dumps(identity).encode("ascii")).hexdigest()
 
 
