@@ -45,6 +45,8 @@ _VARYING = (
     (r"\b\d{8}T\d{6}-[0-9a-f]{6}\b", "20261201T080701-9da6dc"),
     (r"/a(\d+)-[0-9a-f]{8}\b", r"/a\1-c18e4a3b"),
     (r"\bby \S+ on (?=20\d\d-)", "by ada on "),
+    (r"\bof \S+ on \S+(?=: )", "of ada on vm"),
+    (r"\bon \S+ \(pid \d+\)", "on vm (pid 4711)"),
     (r"commit [0-9a-f]{40}", "commit edc96610a80b7638e809ac4fef67640f44da9df1"),
     (r"\b\d+\.\d s\b", "0.1 s"),
     (r"finished in \d+ s", "finished in 0 s"),

@@ -19,7 +19,7 @@ FLOORS = (
     ("store", "provenance", "adopted"),
     (
         *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "ancestry", "status"),
-        *("walking", "reachable", "garbage"),
+        *("walking", "reachable", "garbage", "finding", "attempt_lines", "run_states"),
     ),
     ("runners",),
     ("progress", "summary", "experiment", "run_events", "run"),

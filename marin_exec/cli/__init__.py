@@ -28,7 +28,8 @@ EXIT_INTERRUPTED = 130
 EXPERIMENT_VERBS = ("plan", "run", "status", "why", "bless")
 
 VERBS = {
-    "experiment_verbs": ("plan", "run", "status", "why"),
+    "experiment_verbs": ("plan", "run", "why"),
+    "log_verbs": ("status", "logs"),
     "store_verbs": ("show", "lineage", "ls"),
     "diff_verb": ("diff",),
     "bless_verb": ("bless",),

@@ -1,4 +1,4 @@
-"""The verbs that take an experiment: plan, run, status, why."""
+"""The verbs that take an experiment: plan, run, why."""
 
 import dataclasses
 import sys
@@ -159,26 +159,6 @@ def run(
     if outcome.failed:
         mismatch = any(status.failure is not None and status.failure.mismatch for status in outcome.failed)
         sys.exit(EXIT_MISMATCH if mismatch else EXIT_FAILED)
-
-
-@click.command(context_settings={**HELP, "ignore_unknown_options": True})
-@experiment_arguments
-@prefix_option
-@json_option
-def status(experiment: str, parameters: tuple[str, ...], prefix: str, as_json: bool) -> None:
-    """Show how each step of EXPERIMENT stands in the store: done, running, failed, or not there."""
-    from marin_exec.experiment import load_experiment
-    from marin_exec.plan import make_plan
-    from marin_exec.status import step_states
-    from marin_exec.store import Store
-
-    loaded = load_experiment(experiment, parameters)
-    store = Store.open(prefix)
-    states = step_states(make_plan(loaded.steps, store), store)
-    if as_json:
-        print_json({"experiment": loaded.name, "steps": states})
-        return
-    print_table([[row["state"], row["name"], row["digest"][:16], row["detail"]] for row in states])
 
 
 @click.command(context_settings={**HELP, "ignore_unknown_options": True})

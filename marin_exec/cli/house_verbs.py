@@ -12,10 +12,7 @@ from marin_exec.cli.options import HELP, json_option, prefix_option, print_json,
 from marin_exec.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from marin_exec.garbage import Removed, Silent, Survey
-    from marin_exec.records import Head
+    from marin_exec.garbage import Removed, Survey
     from marin_exec.store import Store
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -58,12 +55,13 @@ def gc(delete: bool, grace: float, keep_last: int | None, prefix: str, as_json: 
     Kept are the current results of all steps that an experiment's roots reach, what an unfinished step would go on from, and
     what running steps hold or read. Heads, records and logs always stay. Steps that are held are watched for a lease time.
     """
+    from marin_exec.cli.log_verbs import watching
     from marin_exec.garbage import clean, survey
     from marin_exec.provenance import user_name
     from marin_exec.store import Store
 
     store = Store.open(prefix)
-    found = survey(store, grace_seconds=grace, now=time.time(), silent=_silent(store), keep_last=keep_last)
+    found = survey(store, grace_seconds=grace, now=time.time(), silent=watching(store), keep_last=keep_last)
     if not found.num_roots and found.garbage:
         click.echo(f"note: no root is registered in {store.prefix}, so nothing keeps its outputs", err=True)
     removed = clean(found, user_name()) if delete else None
@@ -94,23 +92,6 @@ def survey_as_json(found: "Survey", removed: "Removed | None") -> dict[str, Any]
         "by_reason": dict(Counter(each.reason for each in found.garbage)),
         "removed": None if removed is None else dataclasses.asdict(removed),
     }
-
-
-def _silent(store: "Store") -> "Silent":
-    """Returns what watches held steps, saying so, because it takes a while."""
-    from marin_exec.runners.state import Timing
-    from marin_exec.store import StalenessWatch
-    from marin_exec.store.watching import dead_holders
-
-    def watch(held: "Mapping[str, Head]") -> set[str]:
-        if not held:
-            return set()
-        timing = Timing.from_environment()
-        steps = "1 step is" if len(held) == 1 else f"{len(held)} steps are"
-        click.echo(f"{steps} held; watching for up to {timing.lease:g} s whether the holders live", err=True)
-        return dead_holders(store, held, StalenessWatch(timing.lease, timing.heartbeat), timing.poll)
-
-    return watch
 
 
 @click.command(context_settings=HELP)

@@ -23,6 +23,9 @@ READING = {
     "diff": ("power/squares", "power/cubes"),
     "lineage": ("total",),
     "ls": (),
+    "logs": ("total",),
+    "roots": (),
+    "gc": (),
 }
 
 

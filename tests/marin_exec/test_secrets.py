@@ -147,6 +147,7 @@ def test_secrets_planted_everywhere_reach_no_file_of_the_store_and_no_output(tmp
         "diff": (fine, fine),
         "lineage": ("leaky/fine",),
         "ls": (),
+        "logs": ("leaky/raises",),
     }.items():
         answer = engine.call(verb, *arguments, *(("--json",) if backend == "local" else ()))
         said[verb] = answer.stdout + answer.stderr
