@@ -144,7 +144,7 @@ class S3Files:
                     f"{where}: the server does not know conditional writes ({error}); a store needs them. Take another server"
                 ) from error
             raise OSError(f"{where}: {error}") from error
-        except aws.HTTPClientError as error:
+        except (aws.HTTPClientError, aws.ConnectionError) as error:
             raise OSError(f"{where}: not reached: {error}") from error
         except aws.BotoCoreError as error:  # no credentials, a profile that is not there, a login that ran out
             raise StoreError(f"{where}: {error}. {_LOG_IN}") from error
