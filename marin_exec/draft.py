@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from marin_exec.errors import ConfigError, StoreError
-from marin_exec.explain import Explainer
+from marin_exec.explain import Explainer, replaced
 from marin_exec.half_done import half_done
 from marin_exec.identity import Identity
 from marin_exec.planned import Action, OnCodeChange, PlannedStep, PlanOptions
@@ -14,7 +14,7 @@ from marin_exec.records import Head, Record
 from marin_exec.source import changed_functions, source_of
 from marin_exec.step import Step, StepPath
 from marin_exec.store import Store
-from marin_exec.store.content import SAME_CONTENT, content_key, link_broken, link_to, made_from
+from marin_exec.store.content import SAME_CONTENT, content_key, known_keys, link_broken, link_to, made_from
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
 from marin_exec.store.withdrawal import FREED
@@ -45,11 +45,19 @@ class Found:
 
 
 def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
-    """Returns what the store holds of each step. A damaged record is a miss with that reason; a damaged head an error."""
+    """Returns what the store holds of each step, and of those that they are linked to.
+
+    A damaged record is a miss with that reason; a damaged head an error.
+    """
     known = store.known_digests()  # one listing; steps that never ran cost nothing more
     there = [digest for digest in digests if digest in known]
-    found = dict(zip(there, store.look_up_all(lambda digest: _read_one(store, digest), there), strict=True))
-    return {digest: found.get(digest, Found()) for digest in digests}
+    found = {**dict.fromkeys(digests, Found()), **_read_all(store, there)}
+    links = dict.fromkeys(each.record.link.digest for each in found.values() if each.record and each.record.link)
+    return {**_read_all(store, [digest for digest in links if digest not in found]), **found}
+
+
+def _read_all(store: Store, digests: list[str]) -> dict[str, Found]:
+    return dict(zip(digests, store.look_up_all(lambda digest: _read_one(store, digest), digests), strict=True))
 
 
 def _read_one(store: Store, digest: str) -> Found:
@@ -101,8 +109,10 @@ class Draft:
         self._references = references
         self._found = found
         self._source_of = cache(source_of)
+        self._content_keys = cache(lambda: known_keys(store))
         self.steps: dict[str, PlannedStep] = {}
-        self._explainer = Explainer(store, {digest: each.record for digest, each in found.items()})
+        current = {digest: each.record for digest, each in found.items()}
+        self._explainer = Explainer(store, current, options.experiment)
 
     def judge(self, step: Step, names: tuple[str, ...]) -> None:
         """First pass: notes whether the step's current record is valid, as action REUSE or RUN with the reason."""
@@ -172,7 +182,8 @@ class Draft:
                 reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
                 return reason, upstream.causes
         if draft.record.link is not None:
-            broken = link_broken(self._store, draft.record.link)
+            original = self._found[draft.record.link.digest]
+            broken = link_broken(draft.record.link, original.record, original.problem)
             if broken:
                 return broken, (f"{name}: {broken}",)
         return self._stale_because(draft.record)
@@ -192,11 +203,10 @@ class Draft:
             ):
                 return dataclasses.replace(draft, outlook=LINKED_IF)
             return draft
-        made = made_from(
-            self._store,
-            content_key(draft.identity, known),
-            lambda record: draft.serves(record, self._options.on_code_change),
-        )
+        key = content_key(draft.identity, known)
+        if key not in self._content_keys():
+            return draft
+        made = made_from(self._store, key, lambda record: draft.serves(record, self._options.on_code_change))
         if made is None:
             return draft
         changed = tuple(changed_functions(made.source["functions"], draft.source.functions))
@@ -214,11 +224,10 @@ class Draft:
             now = self._produced(bound.digest, bound.milestone)
             if now is not None and bound.output_digest not in ("", now):
                 upstream = self.steps[bound.digest]
-                what = f"upstream {upstream.step.name} now holds other content"
-                by = f"{upstream.step.name}: output replaced"
-                if upstream.record is not None:
-                    by += f" by run {upstream.record.run_id}"
-                return f"{what} ({bound.output_digest[:16]} -> {now[:16]}) than this was made from", (by,)
+                what, by = replaced(self._store, record, bound, upstream.record)
+                change = f"{bound.output_digest[:16]} -> {now[:16]}{what}"
+                reason = f"upstream {upstream.step.name} now holds other content ({change}) than this was made from"
+                return reason, (f"{upstream.step.name}: output replaced{by}",)
         return "", ()
 
     def _produced(self, digest: str, milestone: str | None) -> str | None:

@@ -3,28 +3,50 @@
 All from shared storage: records keep the digested tree, so the first fields that differ can be named without a server.
 """
 
+import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from marin_exec.errors import StoreError
 from marin_exec.identity import dependency_references, differences
-from marin_exec.records import Record
+from marin_exec.lineage import record_bound
+from marin_exec.records import DependencyRecord, Record
 from marin_exec.source import changed_functions
 from marin_exec.store import Store
+from marin_exec.store.content import linked_to
+from marin_exec.store.file_changes import changed_files
+from marin_exec.store.layout import LINKS
 
 MAX_SHOWN = 3
+MAX_CAUSES = 20
+"""So that a plan stays linear: below thousands of changed sources, a step names the first."""
+
+
+def replaced(store: Store, child: Record, bound: DependencyRecord, now: Record | None) -> tuple[str, str]:
+    """Returns what changed in an input since a record was made from it, and by what run, as ends of two sentences."""
+    if now is None:
+        return "", ""
+    before = record_bound(store, bound) if bound.milestone is None else None
+    files = changed_files(before.files, now.files) if before is not None else ""
+    what = f": {files}" if files else ""
+    while_it_ran = child.started < now.finished < child.finished
+    return what + (", while this ran" if while_it_ran else ""), f" by run {now.run_id}{what}"
 
 
 class Explainer:
     """Compares steps that have no record with the nearest earlier run of the same name and kind."""
 
-    def __init__(self, store: Store, current: Mapping[str, Record | None]):
-        """`current`: the current records, by digest, of the steps in the plan."""
+    def __init__(self, store: Store, current: Mapping[str, Record | None], experiment: str = ""):
+        """`current`: the current records, by digest, of the steps in the plan; `experiment`: its file."""
         self._store = store
+        self._experiment = os.path.basename(experiment)
         self._current = current
         self._earlier: dict[tuple[str, str], Record | None] = {}
         self._trees: dict[str, tuple[str, dict[str, Any]]] = {}
         self._functions: dict[str, Mapping[str, str]] = {}
+        self._names: set[str] = set()
+        self._linked = cache(lambda: frozenset(store.files.names(LINKS)))
         self._outputs: dict[str, dict[str, list[str]]] = {}
         self._whole_digests: dict[str, list[str]] | None = None
         self._causes: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -45,12 +67,18 @@ class Explainer:
         return f"{shown or 'never run'} ({last})", causes
 
     def nearest(self, name: str, kind: str) -> Record | None:
-        """Returns the latest finished run of that step name and kind (as digested), under any digest."""
+        """Returns the latest finished run of that step name and kind (as digested), of the same experiment if there is one."""
         if (name, kind) not in self._earlier:
-            records = map(self._readable, self._digests_named(name))
-            found = [record for record in records if record is not None and record.identity["kind"] == kind]
-            self._earlier[name, kind] = max(found, key=lambda record: record.finished, default=None)
+            found = {digest: self._readable(digest) for digest in self._digests_named(name)}
+            linked = [link for digest in found if digest in self._linked() for link in linked_to(self._store, digest)]
+            found |= {digest: self._readable(digest) for digest in linked if digest not in found}
+            records = [each for each in found.values() if each is not None and each.identity["kind"] == kind]
+            self._earlier[name, kind] = max(records, key=self._nearness, default=None)
         return self._earlier[name, kind]
+
+    def _nearness(self, record: Record) -> tuple[bool, str]:
+        made_by = os.path.basename(str((record.provenance or {}).get("experiment", "")))
+        return made_by == self._experiment, record.finished
 
     def _digests_named(self, name: str) -> list[str]:
         """Returns the digests of the steps of a name that have begun to write; each folder is listed once."""
@@ -85,19 +113,29 @@ class Explainer:
         for difference in differences(old.identity, tree):
             was, now = old_refs.get(difference.path), new_refs.get(difference.path)
             upstream = self._old_record(was, old) if was and now and was != now else None
-            if upstream is not None and now in self._trees and upstream.name == self._trees[now][0]:
+            if upstream is not None and now in self._trees and self._is_the_same(upstream, now):
                 causes.extend(self._causes_between(upstream, now))
             elif difference.path == "source":
                 functions = changed_functions(old.source["functions"], self._functions[digest])
                 causes.append(f"{name}: code changed in {', '.join(functions)}")
             else:
-                causes.append(f"{name}: {difference.path} {difference.old or 'absent'} -> {difference.new or 'absent'}")
-        self._causes[key] = tuple(dict.fromkeys(causes))
+                before = upstream.name if upstream is not None else difference.old or "absent"
+                after = (
+                    self._trees[now][0] if upstream is not None and now in self._trees else difference.new or "absent"
+                )
+                causes.append(f"{name}: {difference.path} {before} -> {after}")
+        self._causes[key] = tuple(dict.fromkeys(causes))[:MAX_CAUSES]
         return self._causes[key]
+
+    def _is_the_same(self, old: Record, digest: str) -> bool:
+        """Whether an earlier input is what a step of the plan was: by its name, or if it was renamed, by its kind."""
+        name, tree = self._trees[digest]
+        return old.name == name or (old.name not in self._names and old.identity["kind"] == tree["kind"])
 
     def note(self, name: str, digest: str, tree: dict[str, Any], functions: Mapping[str, str]) -> None:
         """Makes a step known that is to be explained, or may stand upstream of one; `functions` are its source's parts."""
         self._trees[digest] = (name, tree)
+        self._names.add(name)
         self._functions[digest] = functions
 
     def _old_record(self, digest: str, child: Record) -> Record | None:

@@ -135,14 +135,14 @@ def upstream(store: Store, start: Located, *, depth: int | None = None) -> Linea
     """Returns everything that an artifact was made from, `depth` steps up or all the way."""
 
     @cache
-    def record_bound(bound: DependencyRecord) -> Record | None:
-        return _record_bound(store, bound)
+    def read_once(bound: DependencyRecord) -> Record | None:
+        return record_bound(store, bound)
 
     def step_up(record: Record) -> Iterable[tuple[Node, Edge]]:
         if record.link is not None and (original := _original(store, record.link)) is not None:
             yield _node(original), Edge(_key(original), _key(record), (), None, "link")
         for relation, bound in _bound(record):
-            parent = record_bound(bound)
+            parent = read_once(bound)
             key = _key(parent) if parent else f"{bound.digest}/{bound.path.split('/')[-1]}"
             node = Node(key, 0, bound.name, bound.kind, bound.digest, parent)
             yield node, Edge(key, _key(record), bound.sub_paths, bound.milestone, relation)
@@ -231,7 +231,7 @@ def _original(store: Store, link: Link) -> Record | None:
     return store.readable_record(link.digest, link.attempt)
 
 
-def _record_bound(store: Store, bound: DependencyRecord) -> Record | None:
+def record_bound(store: Store, bound: DependencyRecord) -> Record | None:
     """Returns the record of what an input was when it was bound.
 
     Its path leads to the attempt, unless the output was linked or adopted: then it lies elsewhere, and the input's own

@@ -46,6 +46,8 @@ class PlanOptions:
     with_descendants: bool = False
     """With `force`: also everything that is made from them."""
     on_code_change: OnCodeChange = OnCodeChange.SAY
+    experiment: str = ""
+    """The experiment's file. Earlier runs of it come first when a step is compared with one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ def plan(
     from marin_exec.store import Store
 
     loaded = load_experiment(experiment, parameters)
-    made = make_plan(loaded.steps, Store.open(prefix), _options(**chosen))
+    made = make_plan(loaded.steps, Store.open(prefix), _options(experiment=str(loaded.path), **chosen))
     if as_json:
         print_json(plan_as_json(made))
     else:
@@ -129,7 +129,7 @@ def run(
 
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
-    options = _options(**chosen)
+    options = _options(experiment=str(loaded.path), **chosen)
     made = make_plan(loaded.steps, store, options)
     if dry_run:
         print_plan(made, verbose=False)
@@ -177,7 +177,7 @@ def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as
 
     loaded = load_experiment(experiment, parameters)
     check_names([step], topological(list(loaded.steps)))
-    options = _options(**chosen)
+    options = _options(experiment=str(loaded.path), **chosen)
     planned = make_plan(loaded.steps, Store.open(prefix), options).named(step)
     if planned is None:  # nothing that was chosen is made from it
         alone = dataclasses.replace(options, only=(), until=(step,), start_from=(), force=(), with_descendants=False)

@@ -1,11 +1,9 @@
 """The output of a step that adopts data: what lies there, if it is what the experiment says."""
 
-from collections.abc import Sequence
-
 from marin_exec.adopted import AdoptedFiles
 from marin_exec.errors import IdentityMismatch
-from marin_exec.records import FileEntry
 from marin_exec.runners.task import AttemptTask
+from marin_exec.store.file_changes import changed_files
 from marin_exec.store.manifest import output_digest
 
 MAX_NAMED = 5
@@ -24,27 +22,9 @@ def adopted_digest(task: AttemptTask, found: AdoptedFiles) -> str:
     head = task.store.head(task.digest)
     current = head.data.current if head else None
     earlier = task.store.readable_record(task.digest, current) if current is not None else None
-    changes = _changes(earlier.files, found.files) if earlier is not None else []
-    shown = ", ".join(changes[:MAX_NAMED]) + (
-        f" and {len(changes) - MAX_NAMED} more" if len(changes) > MAX_NAMED else ""
-    )
-    since = f" Since it was adopted: {shown}." if changes else ""
+    changes = changed_files(earlier.files, found.files, MAX_NAMED) if earlier is not None else ""
+    since = f" Since it was adopted: {changes}." if changes else ""
     raise IdentityMismatch(
         f"step {task.step_name}: {found.path} holds {len(found.files)} files with manifest digest {digest}; the experiment "
         f"states {task.config.digest}.{since} Restore the data, or state the new digest if the change is meant"
     )
-
-
-def _changes(before: Sequence[FileEntry], now: Sequence[FileEntry]) -> list[str]:
-    old, new = {each.path: each for each in before}, {each.path: each for each in now}
-    changes = []
-    for path in sorted(old.keys() | new.keys()):
-        if path not in new:
-            changes.append(f"{path} removed")
-        elif path not in old:
-            changes.append(f"{path} added")
-        elif old[path].size_bytes != new[path].size_bytes:
-            changes.append(f"{path} changed ({old[path].size_bytes} -> {new[path].size_bytes} bytes)")
-        elif old[path] != new[path]:
-            changes.append(f"{path} changed (same size)")
-    return changes

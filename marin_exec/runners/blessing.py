@@ -19,7 +19,7 @@ from marin_exec.runners.bindings import Bindings
 from marin_exec.runners.recording import begun_record, first_after, linked_record
 from marin_exec.runners.state import State, StepStatus
 from marin_exec.store import Store, claim
-from marin_exec.store.content import link_to
+from marin_exec.store.content import link_to, note_content
 
 
 def blessing_target(plan: Plan, planned: PlannedStep, store: Store, chosen: str | None) -> Record:
@@ -93,6 +93,7 @@ def bless(plan: Plan, planned: PlannedStep, store: Store, target: Record, why: s
         link = link_to(target, "blessed", why, str(context.provenance["user"]))
         source = {"digest": planned.source.digest, "functions": planned.source.functions}
         record = replace(linked_record(begun, target, link), source=source)
+        note_content(store, record)
         lease.commit(record)
     except BaseException:
         lease.release("blessing failed")

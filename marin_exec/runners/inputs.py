@@ -10,7 +10,7 @@ from marin_exec.errors import StepFailed
 from marin_exec.records import DependencyRecord
 from marin_exec.runners.state import StepStatus
 from marin_exec.store import Store
-from marin_exec.store.content import link_broken
+from marin_exec.store.content import current_or_none, link_broken
 
 
 def superseded(store: Store, bound: tuple[DependencyRecord, ...], statuses: Mapping[str, StepStatus]) -> str:
@@ -27,7 +27,7 @@ def superseded(store: Store, bound: tuple[DependencyRecord, ...], statuses: Mapp
     for each, head in zip(whole, heads, strict=True):
         record = statuses[each.digest].record
         assert record is not None, f"{each.name} was bound before it was there"
-        broken = link_broken(store, record.link) if record.link is not None else ""
+        broken = link_broken(record.link, current_or_none(store, record.link.digest)) if record.link is not None else ""
         if head is None or head.data.current is None or broken:
             why = broken or (head.data.note if head is not None else "nothing is recorded of it")
             raise StepFailed(f"its input {each.name} has no result any more ({why}); run again, which makes it anew")

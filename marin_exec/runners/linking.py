@@ -7,7 +7,7 @@ from marin_exec.planned import OnCodeChange
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.state import StepStatus
 from marin_exec.store import Store
-from marin_exec.store.content import content_key, held_by, link_broken, made_from
+from marin_exec.store.content import content_key, current_or_none, held_by, link_broken, made_from
 
 
 def link_target(
@@ -30,7 +30,7 @@ def still_good(
         return False  # it was made, or being made, when this run was asked to make it again
     if policy is OnCodeChange.RERUN and record.source["digest"] != planned.source.digest:
         return False
-    if record.link is not None and link_broken(store, record.link):
+    if record.link is not None and link_broken(record.link, current_or_none(store, record.link.digest)):
         return False
     now = held_by(bound)
     same_inputs = held_by(record.dependencies).keys() == now.keys() and all(

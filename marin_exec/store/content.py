@@ -5,6 +5,7 @@ to look and proves nothing: it is made just before the commit that may yet fail,
 record that it names decide.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,14 +53,26 @@ def content_key(tree: Mapping[str, Any], held: Held) -> str:
 
 
 def note_content(store: Store, record: Record) -> None:
-    """Makes the step of a record that is about to be committed findable by its content. Links are not: they point on."""
-    if not record.content_key or record.link is not None:
-        return
-    try:
-        entry = ContentEntry(digest=record.digest, name=record.name)
-        store.files.create(layout.content(record.content_key, record.digest), entry.to_bytes())
-    except AlreadyExists:
-        return  # made by an earlier attempt
+    """Makes the step of a record that is about to be committed findable: by its content, or by what it is linked to."""
+    if record.link is not None:
+        path = layout.link(record.link.digest, record.digest) if record.link.digest != record.digest else ""
+    else:
+        path = layout.content(record.content_key, record.digest) if record.content_key else ""
+    if path:
+        # Contents are equal whoever writes it, and that it is there already is as good.
+        with contextlib.suppress(AlreadyExists):
+            store.files.create(path, ContentEntry(digest=record.digest, name=record.name).to_bytes())
+
+
+def known_keys(store: Store) -> frozenset[str]:
+    """Returns all content keys that something may be found by, in one listing: for plans, which ask for many."""
+    return frozenset(store.files.names(layout.CONTENT))
+
+
+def linked_to(store: Store, digest: str) -> list[str]:
+    """Returns the digests of steps that were linked to an output of this one, if their commits happened."""
+    names = (name.removesuffix(".json") for name in store.files.names(layout.links_directory(digest)))
+    return [name for name in names if layout.is_digest(name)]
 
 
 def made_from(store: Store, key: str, serves: Callable[[Record], bool]) -> Record | None:
@@ -73,19 +86,25 @@ def made_from(store: Store, key: str, serves: Callable[[Record], bool]) -> Recor
         return None
     for name in store.files.names(layout.content_directory(key)):
         digest = name.removesuffix(".json")
-        record = _current(store, digest) if layout.is_digest(digest) else None
-        if record is None or record.link is not None or record.content_key != key or not serves(record):
+        record = current_or_none(store, digest) if layout.is_digest(digest) else None
+        if record is None or _points_elsewhere(record) or record.content_key != key or not serves(record):
             continue
         if not store.missing_files(record):
             return record
     return None
 
 
-def _current(store: Store, digest: str) -> Record | None:
+def _points_elsewhere(record: Record) -> bool:
+    """Whether a record is a link to another step; one that a person blessed as it was points at its own step."""
+    return record.link is not None and record.link.digest != record.digest
+
+
+def current_or_none(store: Store, digest: str) -> Record | None:
+    """Returns a step's current record; None if it has none, or it is damaged: whoever wants that step itself is told."""
     try:
         return store.current(digest)
     except StoreError:
-        return None  # a damaged record serves nobody; whoever wants that step itself is told
+        return None
 
 
 def link_to(record: Record, how: str, reason: str, by: str = "") -> Link:
@@ -103,15 +122,18 @@ def link_to(record: Record, how: str, reason: str, by: str = "") -> Link:
     )
 
 
-def link_broken(store: Store, link: Link) -> str:
-    """Returns why a link does not hold any more; "" if it does. Whether the data is there is not looked at."""
+def link_broken(link: Link, current: Record | None, problem: str = "") -> str:
+    """Returns why a link does not hold any more; "" if it does. Whether the data is there is not looked at.
+
+    Args:
+        current: the current record of the step that it points at.
+        problem: why there is none.
+    """
     original = f"{link.name} ({link.digest[:16]})"
-    try:
-        current = store.current(link.digest)
-    except StoreError as error:
-        return f"linked to {original}, whose record cannot be read: {error}"
     if current is None:
-        return f"linked to {original}, which has no result any more"
+        return f"linked to {original}, " + (
+            f"whose record is lost: {problem}" if problem else "which has no result any more"
+        )
     if current.output_digest != link.output_digest:
         change = f"{link.output_digest[:16]} -> {current.output_digest[:16]}"
         return f"linked to {original}, which now holds other content ({change})"

@@ -6,6 +6,7 @@
 .marin/steps/<digest>/attempts/<N>.record.json                 Record
 .marin/steps/<digest>/pieces/<chain>/shard/<quoted>.json       Piece, and the same for milestone/
 .marin/content/<content key>/<digest>.json                     ContentEntry
+.marin/links/<digest>/<digest of the link>.json                ContentEntry
 .marin/roots/<id>.json                                         Root
 .marin/limits/<quoted>/<k>/head.json                           Head of slot k of a named limit
 .marin/runs/<run_id>.jsonl                                     the event log of a run
@@ -23,6 +24,7 @@ STEPS = f"{CONTROL}/steps"
 ROOTS = f"{CONTROL}/roots"
 LIMITS = f"{CONTROL}/limits"
 CONTENT = f"{CONTROL}/content"
+LINKS = f"{CONTROL}/links"
 RUNS = f"{CONTROL}/runs"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
@@ -115,6 +117,17 @@ def content(content_key: str, digest: str) -> str:
 def probe(token: str) -> str:
     """Returns a replaceable object of nobody, by which a store is tried out."""
     return f"{CONTROL}/{TEMPORARY}probe-{token}/head.json"
+
+
+def links_directory(digest: str) -> str:
+    step_directory(digest)
+    return f"{LINKS}/{digest}"
+
+
+def link(target: str, digest: str) -> str:
+    """Returns where it is noted that a step is linked to another one's output."""
+    step_directory(digest)
+    return f"{links_directory(target)}/{digest}.json"
 
 
 def root(root_id: str) -> str:

@@ -111,7 +111,7 @@ def test_force_alone_the_child_is_stale_and_the_next_plan_says_why(world, key):
     made = world.plan(line(key))
     assert [each.action.value for each in made.steps.values()] == ["REUSE", "RUN", "RUN"]
     assert made.named("a").reason.startswith("upstream source now holds other content (")
-    assert made.named("a").causes == ("source: output replaced by run run-2",)
+    assert made.named("a").causes == ("source: output replaced by run run-2: content.txt changed (5 -> 6 bytes)",)
     assert made.named("end").causes == made.named("a").causes
 
 
@@ -134,6 +134,7 @@ def test_upstream_replaced_while_the_child_ran_the_child_is_stale_afterwards(wor
     made = world.plan(line(key))
     assert [each.action.value for each in made.steps.values()] == ["REUSE", "RUN", "RUN"]
     assert "now holds other content" in made.named("a").reason
+    assert "content.txt changed (5 -> 6 bytes), while this ran) than this was made from" in made.named("a").reason
 
 
 def test_force_while_another_driver_holds_waits_and_then_runs_again(world, key):
