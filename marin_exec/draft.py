@@ -98,6 +98,7 @@ class Draft:
         store: Store,
         options: PlanOptions,
         forced: Collection[str],
+        names: Collection[str],
         identities: dict[int, Identity],
         references: dict[int, list[StepPath]],
         found: dict[str, Found],
@@ -112,7 +113,7 @@ class Draft:
         self._content_keys = cache(lambda: known_keys(store))
         self.steps: dict[str, PlannedStep] = {}
         current = {digest: each.record for digest, each in found.items()}
-        self._explainer = Explainer(store, current, options.experiment)
+        self._explainer = Explainer(store, current, names, options.experiment)
 
     def judge(self, step: Step, names: tuple[str, ...]) -> None:
         """First pass: notes whether the step's current record is valid, as action REUSE or RUN with the reason."""

@@ -4,7 +4,7 @@ All from shared storage: records keep the digested tree, so the first fields tha
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -37,15 +37,21 @@ def replaced(store: Store, child: Record, bound: DependencyRecord, now: Record |
 class Explainer:
     """Compares steps that have no record with the nearest earlier run of the same name and kind."""
 
-    def __init__(self, store: Store, current: Mapping[str, Record | None], experiment: str = ""):
-        """`current`: the current records, by digest, of the steps in the plan; `experiment`: its file."""
+    def __init__(
+        self,
+        store: Store,
+        current: Mapping[str, Record | None],
+        names: Collection[str] = (),
+        experiment: str = "",
+    ):
+        """`current`: records by digest; `names`: of the steps in the plan; `experiment`: its file."""
         self._store = store
+        self._names = names
         self._experiment = os.path.basename(experiment)
         self._current = current
         self._earlier: dict[tuple[str, str], Record | None] = {}
         self._trees: dict[str, tuple[str, dict[str, Any]]] = {}
         self._functions: dict[str, Mapping[str, str]] = {}
-        self._names: set[str] = set()
         self._linked = cache(lambda: frozenset(store.files.names(LINKS)))
         self._outputs: dict[str, dict[str, list[str]]] = {}
         self._whole_digests: dict[str, list[str]] | None = None
@@ -135,7 +141,6 @@ class Explainer:
     def note(self, name: str, digest: str, tree: dict[str, Any], functions: Mapping[str, str]) -> None:
         """Makes a step known that is to be explained, or may stand upstream of one; `functions` are its source's parts."""
         self._trees[digest] = (name, tree)
-        self._names.add(name)
         self._functions[digest] = functions
 
     def _old_record(self, digest: str, child: Record) -> Record | None:

@@ -53,7 +53,8 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     names: dict[str, dict[str, None]] = {}
     for step in reachable:
         names.setdefault(identities[id(step)].digest, {})[step.name] = None
-    draft = Draft(store, options, chosen.forced, identities, references, read_store(store, names))
+    every_name = {step.name for step in reachable}
+    draft = Draft(store, options, chosen.forced, every_name, identities, references, read_store(store, names))
     for step in reachable:
         draft.judge(step, tuple(names[identities[id(step)].digest]))
     target_digests = tuple(dict.fromkeys(identities[id(step)].digest for step in chosen.targets))
