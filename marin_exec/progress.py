@@ -66,7 +66,8 @@ class PlainReporter:
 
     def changed(self, status: StepStatus) -> None:
         note = f"  ({status.note})" if status.note else ""
-        self._say(f"{_WORDS[status.state]:<7} {status.planned.step.name}{note}")
+        word = "queue" if status.queued else _WORDS[status.state]
+        self._say(f"{word:<7} {status.planned.step.name}{note}")
 
     def tick(self, statuses: dict[str, StepStatus]) -> None:
         now = time.monotonic()
@@ -76,7 +77,8 @@ class PlainReporter:
         for status in statuses.values():
             if status.state is State.RUNNING:
                 latest = latest_progress(self._store, status)
-                self._say(f"running {status.planned.step.name}  {now - status.started:.0f} s  {latest}".rstrip())
+                word = "queued" if status.queued else "running"
+                self._say(f"{word} {status.planned.step.name}  {now - status.started:.0f} s  {latest}".rstrip())
 
     def summary(self, statuses: dict[str, StepStatus], *, interrupted: bool) -> None:
         """Prints the counts, what became of which steps, then each root cause and the command that shows its log."""

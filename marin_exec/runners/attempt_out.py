@@ -93,7 +93,8 @@ class AttemptOut:
                     case Failure():
                         raise ShardFailed(outcome)
                     case ShardLost():
-                        self._event("shard lost", name=outcome.name, reason=outcome.reason, times=outcome.times)
+                        why = {"reason": outcome.failure.reason, "output_tail": outcome.failure.output_tail}
+                        self._event("shard lost", name=outcome.name, times=outcome.times, **why)
                     case Piece():
                         self._take(SHARD, outcome)
                         results[outcome.name] = outcome.result

@@ -8,6 +8,7 @@ Without an address, a cluster is started on this machine, bound to the loopback 
 
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 import threading
@@ -16,13 +17,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from marin_exec.errors import ConfigError, StepFailed, StoreError
+from marin_exec.runners.capacity import shortfall
 from marin_exec.runners.ray_attempt import RayAttempt, run_rank_on_worker
 from marin_exec.runners.ray_messages import RayMessages
+from marin_exec.runners.ray_nodes import Stopping
 from marin_exec.runners.ray_task import advance_some
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 
 LONGEST_SLEEP_SECONDS = 0.05  # between two looks at whether the scheduler wants to be woken
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
+NODES_SECONDS = 5.0
+"""How old the list of nodes may be that says what the cluster has."""
 
 
 class RayBackend:
@@ -45,8 +50,11 @@ class RayBackend:
         self._by_value = tuple(by_value)
         self._attempts: dict[str, RayAttempt] = {}
         self._woken = threading.Event()
+        self._stopping = Stopping()
         self._run_rank: Any = None
         self._messages = contextlib.ExitStack()
+        self._nodes: list[dict[str, float]] = []
+        self._nodes_seen = -math.inf
 
     def start(self) -> None:
         if self._address is None:
@@ -86,7 +94,7 @@ class RayBackend:
         if self._address is None:
             task = dataclasses.replace(task, cpu_limit=self._checked_cpus(task))
         token = f"{task.digest}/{task.attempt}"
-        self._attempts[token] = RayAttempt(task, self._run_rank)
+        self._attempts[token] = RayAttempt(task, self._run_rank, self._stopping.tasks)
         return token
 
     def _checked_cpus(self, task: AttemptTask) -> float:
@@ -97,15 +105,13 @@ class RayBackend:
         """
         import ray
 
-        there, wanted = ray.cluster_resources(), task.resources
-        each = {"GPU": wanted.gpus, "memory": wanted.memory_bytes or 0, **wanted.custom}
-        needs = {name: amount * wanted.ranks for name, amount in each.items()}
-        for name, amount in needs.items():
-            if amount > there.get(name, 0):
-                raise StepFailed(
-                    f"step {task.step_name}: needs {amount:g} {name}, and the cluster on this machine has "
-                    f"{there.get(name, 0):g}; run on a cluster that has it (--address), or lower the step's resources"
-                )
+        (there,) = (node["Resources"] for node in ray.nodes())
+        lacks = shortfall(dataclasses.replace(task.resources, cpus=0), [there])
+        if lacks:
+            raise StepFailed(
+                f"step {task.step_name}: {lacks}; it is this machine. Run on a cluster that has it (--address), or lower "
+                f"the step's resources"
+            )
         return there.get("CPU", 1)
 
     def finished(self, timeout_seconds: float) -> list[tuple[str, AttemptOutput | Failure]]:
@@ -117,6 +123,7 @@ class RayBackend:
             elif advance_some(tasks, min(left, LONGEST_SLEEP_SECONDS)):
                 break
         self._woken.clear()
+        self._stopping.send()
         outcomes = {token: attempt.outcome() for token, attempt in self._attempts.items()}
         ended = [(token, outcome) for token, outcome in outcomes.items() if outcome is not None]
         for token, _ in ended:
@@ -125,6 +132,17 @@ class RayBackend:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def queued(self, token: str) -> str:
+        import ray
+
+        attempt = self._attempts.get(token)
+        if attempt is None or attempt.runs:
+            return ""
+        if time.monotonic() > self._nodes_seen + NODES_SECONDS:
+            self._nodes_seen = time.monotonic()
+            self._nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return shortfall(attempt.resources, self._nodes) or "waits for a place on the cluster"
 
     def cancel(self, token: str) -> None:
         attempt = self._attempts.pop(token, None)
@@ -135,6 +153,8 @@ class RayBackend:
         import ray
 
         self._attempts.clear()
+        if ray.is_initialized():
+            self._stopping.wait()
         ray.shutdown()
         self._messages.close()
 

@@ -12,13 +12,14 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from marin_exec.runners.attempt import execute, execute_rank, with_source_found
+from marin_exec.runners.capacity import needs_of
+from marin_exec.runners.ray_nodes import LastWords, node_answers
 from marin_exec.runners.ray_shards import at_most, map_on_ray
 from marin_exec.runners.ray_task import RayTask, Started, reporting
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure, RankEnded
 
 CAUSE_SECONDS = 2.0
 """How long an exception in one rank waits for news that another rank's process died, which would be its cause."""
-CONNECT_SECONDS = 2.0
 
 
 def run_rank_on_worker(
@@ -65,19 +66,25 @@ class RayAttempt:
     Args:
         task: what rank 0 gets.
         remote: `run_rank_on_worker` as a remote function, exported once.
+        stopped: takes where the ranks run that are stopped by force.
     """
 
-    def __init__(self, task: AttemptTask, remote: Any):
+    def __init__(self, task: AttemptTask, remote: Any, stopped: list[Started]):
         from ray import cloudpickle
 
+        self._stopped = stopped
         self._group: Any = None
-        self._suspect_since = 0.0
+        self._lost: RayTask | None = None
+        """The rank whose process or node died; the attempt is over, but for its last words."""
+        self._last_words: LastWords | None = None
         options = _options(task)
+        self.resources = dataclasses.replace(task.resources, cpus=options["num_cpus"])
+        """As asked for, with no more CPUs than there are."""
         num_ranks = task.resources.ranks
         if num_ranks == 1:
             self.ranks = [RayTask(remote.options(**options).remote(cloudpickle.dumps(task), "", ()))]
             return
-        placed = self._placed(options, num_ranks)
+        placed = self._placed(options)
         coordinator = self._coordinator(placed[0])
         of_rank = [cloudpickle.dumps(dataclasses.replace(task, rank=rank)) for rank in range(num_ranks)]
         others = [
@@ -87,18 +94,13 @@ class RayAttempt:
         ends = [each.stream.completed() for each in others]
         self.ranks = [RayTask(remote.options(**placed[0]).remote(of_rank[0], coordinator, ends), "rank 0"), *others]
 
-    def _placed(self, options: dict[str, Any], num_ranks: int) -> list[dict[str, Any]]:
+    def _placed(self, options: dict[str, Any]) -> list[dict[str, Any]]:
         """Makes the placement group, and returns each rank's options in it."""
         from ray.util import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        asked = {
-            "CPU": options["num_cpus"],
-            "GPU": options.get("num_gpus", 0),
-            "memory": options.get("memory", 0),
-            **options.get("resources", {}),
-        }
-        bundle = {name: amount for name, amount in asked.items() if amount} or {"CPU": 0.001}
+        bundle = needs_of(self.resources) or {"CPU": 0.001}
+        num_ranks = self.resources.ranks
         # Ray gives a process with another environment to nobody else: libraries that join processes can do so only once in each.
         env_vars = {**options.get("runtime_env", {}).get("env_vars", {}), "MARIN_RANKS_OF": options["name"]}
         self._group = placement_group([bundle] * num_ranks, strategy="PACK", name=options["name"])
@@ -125,26 +127,38 @@ class RayAttempt:
 
     def outcome(self) -> AttemptOutput | Failure | None:
         """Returns how the attempt ended, or None while it goes on; when one rank has failed the others are stopped."""
-        failures = [each.outcome for each in self.ranks if isinstance(each.outcome, Failure)]
-        if not failures:
-            if self.in_flight():
-                return None
-            return self._over(self.ranks[0].outcome)
-        for failure in failures:
-            if failure.infrastructure:
-                return self._over(failure)
-        # An exception may only be how this rank noticed that another one is gone.
-        self._suspect_since = self._suspect_since or time.monotonic()
-        left = self.in_flight()
-        if left and time.monotonic() - self._suspect_since < CAUSE_SECONDS:
-            return None
-        silent = [
-            each for each in left.values() if each.started is not None and not _node_answers(each.started.node_id)
-        ]
+        if self._lost is not None:
+            return self._with_last_words(self._lost)
+        failed = [each for each in self.ranks if isinstance(each.outcome, Failure)]
+        if not failed:
+            return None if self.in_flight() else self._over(self.ranks[0].outcome)
+        self._lost = next((each for each in failed if each.outcome.infrastructure), None)
+        if self._lost is not None:
+            self.cancel()
+            return self._with_last_words(self._lost)
+        first = min(failed, key=lambda each: each.ended)
+        left = self.in_flight().values()
+        if left and time.monotonic() - first.ended < CAUSE_SECONDS:
+            return None  # an exception may only be how this rank noticed that another one is gone
+        silent = [each for each in left if each.started is not None and not node_answers(each.started.node_id)]
         if silent:
-            reason = f"{silent[0].what}: its node does not answer; {failures[0].reason}"
-            return self._over(dataclasses.replace(failures[0], reason=reason, infrastructure=True))
-        return self._over(failures[0])
+            reason = f"{silent[0].what}: its node does not answer; {first.outcome.reason}"
+            return self._over(dataclasses.replace(first.outcome, reason=reason, infrastructure=True))
+        return self._over(first.outcome)
+
+    def _with_last_words(self, lost: RayTask) -> Failure | None:
+        """Returns the failure of a rank that the cluster lost, once it is known what its process had printed last."""
+        if lost.started is None:
+            return lost.outcome
+        if self._last_words is None:
+            self._last_words = LastWords(lost.started, self.resources.env)
+        words = self._last_words.said()
+        return None if words is None else dataclasses.replace(lost.outcome, output_tail=words)
+
+    @property
+    def runs(self) -> bool:
+        """Whether all ranks have begun."""
+        return all(each.started is not None for each in self.ranks)
 
     def _over(self, outcome: Any) -> Any:
         self.cancel()
@@ -154,6 +168,8 @@ class RayAttempt:
         """Stops the ranks that still run, by force, and gives their place back."""
         for task in self.in_flight().values():
             task.cancel()
+            if task.started is not None:
+                self._stopped.append(task.started)
         if self._group is not None:
             from ray.util import remove_placement_group
 
@@ -176,17 +192,3 @@ def _options(task: AttemptTask) -> dict[str, Any]:
         "name": f"{task.step_name} a{task.attempt}",
     }
     return {key: value for key, value in options.items() if value is not None}
-
-
-def _node_answers(node_id: str) -> bool:
-    """Whether a node's raylet takes connections: Ray itself notices a lost node only after many seconds."""
-    import ray
-
-    node = next((each for each in ray.nodes() if each["NodeID"] == node_id), None)
-    if node is None or not node["Alive"]:
-        return False
-    try:
-        with socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False

@@ -1,9 +1,11 @@
 """Shards of `map_shards` on Ray: one task each, started by the worker that runs the step."""
 
+import dataclasses
 import math
 from collections.abc import Generator
 from typing import Any
 
+from marin_exec.runners.ray_nodes import LastWords
 from marin_exec.runners.ray_task import RayTask, Started, advance_some, reporting
 from marin_exec.runners.shards import ShardLost, ShardTask, run_shard
 from marin_exec.runners.task import Failure
@@ -51,9 +53,12 @@ def map_on_ray(shards: list[ShardTask], cpus: float) -> Generator[Piece | Failur
                 del in_flight[task.stream]
                 (shard, times_lost), outcome = shard_of.pop(task.stream), task.outcome
                 lost = isinstance(outcome, Failure) and outcome.infrastructure
+                if lost and task.started is not None:
+                    words = LastWords(task.started, shard.task.resources.env).wait()
+                    outcome = dataclasses.replace(outcome, output_tail=words)
                 if lost and times_lost < shard.task.shard_retries:
                     waiting.append((shard, times_lost + 1))
-                    yield ShardLost(shard.name, outcome.reason, times_lost + 1)
+                    yield ShardLost(shard.name, outcome, times_lost + 1)
                 else:
                     yield outcome
     finally:

@@ -7,6 +7,7 @@ not survive the way.
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,8 @@ class RayTask:
         """None while it queues."""
         self.outcome: Any = None
         """What the task yielded last, or the Failure that the cluster made of it; None until then."""
+        self.ended = 0.0
+        """Monotonic seconds, when the outcome was seen."""
 
     def advance(self) -> None:
         """Takes what the task has said so far, without waiting."""
@@ -72,7 +75,7 @@ class RayTask:
             if isinstance(said, Started):
                 self.started = said
             else:
-                self.outcome = said
+                self.outcome, self.ended = said, time.monotonic()
 
     def _next(self) -> Any:
         """Returns the next thing that the task said; the cluster's own failures become a Failure."""

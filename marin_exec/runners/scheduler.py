@@ -25,6 +25,7 @@ from marin_exec.runners.inputs import superseded
 from marin_exec.runners.limits import Limits
 from marin_exec.runners.linking import gone_input, link_target, still_good
 from marin_exec.runners.queue import StartQueue
+from marin_exec.runners.queued import QueuedAttempts
 from marin_exec.runners.recording import begun_record, finished_record, first_after, linked_record
 from marin_exec.runners.state import AVAILABLE, SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Backend, Failure
@@ -109,6 +110,7 @@ class Scheduler:
             return self.statuses
         self._limit = min(self.backend.capacity, self.max_concurrent or self.backend.capacity)
         self._backend = self.backend.describe()
+        self._queued = QueuedAttempts(self.backend, self.on_change)
         self._heartbeats.start()
         try:
             while self._unsettled and not self.cancelled:
@@ -142,6 +144,7 @@ class Scheduler:
             for token, outcome in self.backend.finished(self.timing.poll):
                 if token in self._running:
                     self._end(self._running[token], outcome)
+            self._queued.look(self._running.values())
         elif self._unsettled:
             time.sleep(self.timing.poll / 5)  # for another driver, or a milestone
 
@@ -399,7 +402,7 @@ class Scheduler:
         self._heartbeats.remove(status)
         if status.token is not None:
             self._running.pop(status.token, None)
-        status.lease, status.token = None, None
+        status.lease, status.token, status.queued = None, None, ""
         if self._limits.give_back(status):
             self._next_poll = 0.0  # for those that wait for a slot
         if status.log is not None:

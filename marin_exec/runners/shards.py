@@ -37,7 +37,7 @@ class ShardLost:
     """The cluster lost a shard's process, and the shard is run again."""
 
     name: str
-    reason: str
+    failure: Failure
     times: int
     """How often that has happened to it in this attempt."""
 

@@ -43,6 +43,8 @@ class StepStatus:
     record: Record | None = None
     """What the step's output is, once it is available."""
     note: str = ""
+    queued: str = ""
+    """While RUNNING: what the attempt waits for before it really runs."""
     lease: Lease | None = None
     slots: list[Slot] = field(default_factory=list)
     """Of the limits that the step names; held while it runs."""

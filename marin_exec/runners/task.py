@@ -113,6 +113,10 @@ class Backend(Protocol):
         """Has a `finished` that waits return early, or the next one; called from any thread."""
         ...
 
+    def queued(self, token: str) -> str:
+        """Returns in words what an attempt waits for that does not run yet; "" once it runs."""
+        ...
+
     def cancel(self, token: str) -> None:
         """Stops an attempt at once, by force if need be. It no longer appears in `finished`."""
         ...

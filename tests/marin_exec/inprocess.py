@@ -57,6 +57,9 @@ class ThreadBackend:
     def wake(self) -> None:
         self._ended.put(None)
 
+    def queued(self, token: str) -> str:
+        return ""
+
     def cancel(self, token: str) -> None:
         self.cancelled.append(token)
 
