@@ -64,6 +64,10 @@ class PlainReporter:
         """Says that something is being started that takes a while."""
         self._say(f"starting {what}")
 
+    def note(self, line: str) -> None:
+        """Says what may be wrong, and stops nothing."""
+        self._say(f"note    {line}")
+
     def changed(self, status: StepStatus) -> None:
         note = f"  ({status.note})" if status.note else ""
         word = "queue" if status.queued else _WORDS[status.state]

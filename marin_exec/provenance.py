@@ -122,3 +122,11 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container user without a passwd entry
         return str(os.getuid())
+
+
+def code_digest(package: Path) -> str:
+    """Returns a digest of the Python files of a package, by name and content."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -15,8 +14,9 @@ from marin_exec.progress import make_reporter
 from marin_exec.provenance import new_run
 from marin_exec.run_events import RunEvents
 from marin_exec.runners.scheduler import Scheduler
-from marin_exec.runners.state import State, StepStatus, Timing
+from marin_exec.runners.state import SETTLED, State, StepStatus, Timing
 from marin_exec.runners.task import Backend
+from marin_exec.step import Step
 from marin_exec.store import Store
 from marin_exec.store.roots import root_id
 
@@ -50,7 +50,7 @@ def run_plan(
     end the run.
 
     Raises:
-        ConfigError: the backend cannot be had (no cluster at the address).
+        ConfigError: the backend cannot be had (no cluster at the address), or cannot run the steps.
         StoreError: the store stopped answering, or the backend cannot reach it.
     """
     context = new_run(str(experiment.path), experiment.path.parent)
@@ -73,8 +73,11 @@ def run_plan(
             if scheduler.begin():
                 if backend == "ray":
                     reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
-                scheduler.backend.start()
-                with _cancelled_by_signals(scheduler):  # after the start: Ray sets handlers of its own
+                with _EndingSignals(scheduler) as signals:
+                    scheduler.backend.start()
+                    signals.set()  # again: Ray has set its own
+                    scheduler.backend.check(store, _may_run(statuses), reporter.note)
+                    signals.interrupt = scheduler.backend.name == "local"
                     scheduler.run()
         except KeyboardInterrupt:
             interrupted = True
@@ -102,24 +105,37 @@ def _make_backend(name: str, address: str | None, experiment: Experiment) -> Bac
     return RayBackend(address, by_value=experiment.travelling_modules)
 
 
-@contextmanager
-def _cancelled_by_signals(scheduler: Scheduler) -> Generator[None]:
-    """While active, signals that end a program cancel the run; in-process steps are interrupted where they are."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python delivers signals to the main thread only
-        return
+def _may_run(statuses: dict[str, StepStatus]) -> list[Step]:
+    return [status.planned.step for status in statuses.values() if status.state not in SETTLED]
 
-    def cancel(signum: int, frame: FrameType | None) -> Any:
-        del signum, frame
-        scheduler.cancelled = True
-        if scheduler.backend.name == "local":
-            raise KeyboardInterrupt
 
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # One that is ignored stays so: nohup, or a shell's background job.
-    before = {each: signal.signal(each, cancel) for each in ending if signal.getsignal(each) is not signal.SIG_IGN}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
+class _EndingSignals:
+    """While active, SIGINT, SIGTERM and SIGHUP cancel the run."""
+
+    def __init__(self, scheduler: Scheduler):
+        self._scheduler = scheduler
+        self.interrupt = True
+        """Whether to raise KeyboardInterrupt where the program is, rather than let the scheduler's loop see to it."""
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "_EndingSignals":
+        if threading.current_thread() is threading.main_thread():  # where Python delivers them
+            ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            # One that is ignored stays so: nohup, or a shell's background job.
+            self._before = {each: signal.getsignal(each) for each in ending if signal.getsignal(each) != signal.SIG_IGN}
+            self.set()
+        return self
+
+    def set(self) -> None:
+        for each in self._before:
+            signal.signal(each, self._cancel)
+
+    def __exit__(self, *exc_info: object) -> None:
+        for each, handler in self._before.items():
             signal.signal(each, handler)
+
+    def _cancel(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        self._scheduler.cancelled = True
+        if self.interrupt:
+            raise KeyboardInterrupt

@@ -6,14 +6,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TextIO
 
+from marin_exec.errors import ConfigError
 from marin_exec.runners.attempt import execute
 from marin_exec.runners.shards import map_in_process
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
 from marin_exec.secrets import redact
+from marin_exec.step import Step
+from marin_exec.store import Store
 
 
 class Interrupted(BaseException):
@@ -38,6 +41,18 @@ class LocalBackend:
     def start(self) -> None:
         if threading.current_thread() is threading.main_thread():  # Python delivers signals to that thread only
             self._handler_before = signal.signal(signal.SIGURG, self._interrupt)
+
+    def check(self, store: Store, steps: Sequence[Step], say: Callable[[str], None]) -> None:
+        for step in steps:
+            if step.resources.ranks > 1:
+                raise ConfigError(
+                    f"step {step.name}: needs {step.resources.ranks} ranks, and --backend local is one process. Run it on "
+                    f"Ray (--backend ray, the default), or set ranks to 1"
+                )
+            if step.resources.runtime_env:
+                say(
+                    f"{step.name}: its runtime_env ({', '.join(step.resources.runtime_env)}) is left out: this is one process"
+                )
 
     def submit(self, task: AttemptTask) -> str:
         token = f"{task.digest}/{task.attempt}"

@@ -13,16 +13,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from marin_exec.errors import ConfigError, StepFailed, StoreError
+from marin_exec.errors import ConfigError, StepFailed
 from marin_exec.runners.capacity import shortfall
+from marin_exec.runners.preflight import check_cluster
 from marin_exec.runners.ray_attempt import RayAttempt, run_rank_on_worker
+from marin_exec.runners.ray_environments import Environments
+from marin_exec.runners.ray_head import HeadWatch, head_answers
 from marin_exec.runners.ray_messages import RayMessages
 from marin_exec.runners.ray_nodes import Stopping
 from marin_exec.runners.ray_task import advance_some
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure
+from marin_exec.step import Step
+from marin_exec.store import Store
 
 LONGEST_SLEEP_SECONDS = 0.05  # between two looks at whether the scheduler wants to be woken
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
@@ -51,6 +56,8 @@ class RayBackend:
         self._attempts: dict[str, RayAttempt] = {}
         self._woken = threading.Event()
         self._stopping = Stopping()
+        self._environments = Environments()
+        self._head = HeadWatch()
         self._run_rank: Any = None
         self._messages = contextlib.ExitStack()
         self._nodes: list[dict[str, float]] = []
@@ -83,18 +90,29 @@ class RayBackend:
                 f"no Ray cluster at {self._address!r} ({error}); start one with `ray start --head`, give another --address, "
                 f"or leave it out to start one on this machine"
             ) from error
+        except RuntimeError as error:  # e.g. the cluster has another version of Ray or Python
+            raise ConfigError(
+                f"the Ray cluster at {self._address!r} cannot be used: {' '.join(str(error).split())}"
+            ) from error
+        self._head = HeadWatch()
         self._run_rank = ray.remote(run_rank_on_worker)
 
-    def submit(self, task: AttemptTask) -> str:
-        if task.store.prefix.startswith("memory://"):
-            raise StoreError(
-                f"store {task.store.prefix}: lives in one process, and Ray runs steps in others; use a file:// store, "
+    def check(self, store: Store, steps: Sequence[Step], say: Callable[[str], None]) -> None:
+        if store.prefix.startswith("memory://"):
+            raise ConfigError(
+                f"store {store.prefix}: lives in one process, and Ray runs steps in others; use a file:// store, "
                 f"or --backend local"
             )
+        if self._address is not None:
+            check_cluster(store, steps, self._by_value, self._environments, say)
+
+    def submit(self, task: AttemptTask) -> str:
         if self._address is None:
             task = dataclasses.replace(task, cpu_limit=self._checked_cpus(task))
         token = f"{task.digest}/{task.attempt}"
-        self._attempts[token] = RayAttempt(task, self._run_rank, self._stopping.tasks)
+        self._attempts[token] = RayAttempt(
+            task, self._run_rank, self._environments.of(task.resources), self._stopping.tasks
+        )
         return token
 
     def _checked_cpus(self, task: AttemptTask) -> float:
@@ -123,7 +141,9 @@ class RayBackend:
             elif advance_some(tasks, min(left, LONGEST_SLEEP_SECONDS)):
                 break
         self._woken.clear()
-        self._stopping.send()
+        self._head.look()
+        if self._head.is_well:
+            self._stopping.send()
         outcomes = {token: attempt.outcome() for token, attempt in self._attempts.items()}
         ended = [(token, outcome) for token, outcome in outcomes.items() if outcome is not None]
         for token, _ in ended:
@@ -139,9 +159,11 @@ class RayBackend:
         attempt = self._attempts.get(token)
         if attempt is None or attempt.runs:
             return ""
-        if time.monotonic() > self._nodes_seen + NODES_SECONDS:
+        if self._head.is_well and time.monotonic() > self._nodes_seen + NODES_SECONDS:
             self._nodes_seen = time.monotonic()
             self._nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not self._head.is_well:
+            return "the cluster's head does not answer"
         return shortfall(attempt.resources, self._nodes) or "waits for a place on the cluster"
 
     def cancel(self, token: str) -> None:
@@ -153,7 +175,7 @@ class RayBackend:
         import ray
 
         self._attempts.clear()
-        if ray.is_initialized():
+        if ray.is_initialized() and head_answers():
             self._stopping.wait()
         ray.shutdown()
         self._messages.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 from marin_exec.runners.attempt import execute, execute_rank, with_source_found
 from marin_exec.runners.capacity import needs_of
+from marin_exec.runners.ray_head import head_answers
 from marin_exec.runners.ray_nodes import LastWords, node_answers
 from marin_exec.runners.ray_shards import at_most, map_on_ray
 from marin_exec.runners.ray_task import RayTask, Started, reporting
@@ -66,10 +67,11 @@ class RayAttempt:
     Args:
         task: what rank 0 gets.
         remote: `run_rank_on_worker` as a remote function, exported once.
+        environment: Ray's `runtime_env` for it.
         stopped: takes where the ranks run that are stopped by force.
     """
 
-    def __init__(self, task: AttemptTask, remote: Any, stopped: list[Started]):
+    def __init__(self, task: AttemptTask, remote: Any, environment: dict[str, Any], stopped: list[Started]):
         from ray import cloudpickle
 
         self._stopped = stopped
@@ -77,7 +79,7 @@ class RayAttempt:
         self._lost: RayTask | None = None
         """The rank whose process or node died; the attempt is over, but for its last words."""
         self._last_words: LastWords | None = None
-        options = _options(task)
+        options = _options(task, environment)
         self.resources = dataclasses.replace(task.resources, cpus=options["num_cpus"])
         """As asked for, with no more CPUs than there are."""
         num_ranks = task.resources.ranks
@@ -173,11 +175,12 @@ class RayAttempt:
         if self._group is not None:
             from ray.util import remove_placement_group
 
-            remove_placement_group(self._group)
+            if head_answers():  # without a head the group is gone, and the call would wait for it
+                remove_placement_group(self._group)
             self._group = None
 
 
-def _options(task: AttemptTask) -> dict[str, Any]:
+def _options(task: AttemptTask, environment: dict[str, Any]) -> dict[str, Any]:
     """Returns Ray's options for one rank; retries are the scheduler's own, so Ray's are off."""
     resources = task.resources
     cpus = at_most(resources.cpus, task.cpu_limit and task.cpu_limit / resources.ranks)
@@ -186,7 +189,7 @@ def _options(task: AttemptTask) -> dict[str, Any]:
         "num_gpus": resources.gpus or None,
         "memory": resources.memory_bytes,
         "resources": dict(resources.custom) or None,
-        "runtime_env": {"env_vars": dict(resources.env)} if resources.env else None,
+        "runtime_env": environment or None,
         "num_returns": "streaming",
         "max_retries": 0,
         "name": f"{task.step_name} a{task.attempt}",

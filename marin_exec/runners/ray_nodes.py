@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from marin_exec.runners.captured_output import tail_of
+from marin_exec.runners.ray_head import head_answers
 from marin_exec.runners.ray_task import Started
 
 LOOK_SECONDS = 0.05
@@ -33,23 +34,27 @@ def on_node(node_id: str, fn: Callable[..., Any], *arguments: Any, env: Mapping[
         env: environment variables that its process needs.
     """
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    options: dict[str, Any] = {
-        "num_cpus": 0,
-        "max_retries": 0,
-        "name": f"marin-exec {fn.__name__}",
-        "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
-    }
+    options: dict[str, Any] = {"num_cpus": 0, "max_retries": 0, "name": f"marin-exec {fn.__name__}"}
+    options |= node_option(node_id)
     if env:
         options["runtime_env"] = {"env_vars": dict(env)}
     return ray.remote(fn).options(**options).remote(*arguments)
+
+
+def node_option(node_id: str) -> dict[str, Any]:
+    """Returns the option of a task that runs on one node or not at all."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
 
 def node_answers(node_id: str) -> bool:
     """Whether a node's raylet takes connections: Ray itself notices a lost node only after many seconds."""
     import ray
 
+    if not head_answers():
+        return False  # it cannot be asked where the node is
     node = next((each for each in ray.nodes() if each["NodeID"] == node_id), None)
     if node is None or not node["Alive"]:
         return False
@@ -76,6 +81,7 @@ class LastWords:
     def said(self) -> str | None:
         """Returns the words, "" if they cannot be had; None while they are on their way."""
         import ray
+        from ray.exceptions import RayError
 
         if self._words is None:
             return ""
@@ -86,7 +92,7 @@ class LastWords:
             return ""
         try:
             return ray.get(self._words)
-        except ray.exceptions.RayError:  # the node went too; why the task failed is known without its words
+        except RayError:  # the node went too; why the task failed is known without its words
             return ""
 
     def wait(self) -> str:

@@ -1,12 +1,12 @@
 """What travels between the driver and the process that executes one attempt of a step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from marin_exec.records import FileEntry
 from marin_exec.secrets import redact
-from marin_exec.step import Resources
+from marin_exec.step import Resources, Step
 from marin_exec.store import Store
 
 
@@ -99,6 +99,19 @@ class Backend(Protocol):
 
     def start(self) -> None:
         """Gets ready to run attempts; called once, and only if something has to run."""
+        ...
+
+    def check(self, store: Store, steps: Sequence[Step], say: Callable[[str], None]) -> None:
+        """Looks, before anything runs, whether steps can run where they would.
+
+        Args:
+            store: which they read and write.
+            steps: those that may run.
+            say: takes a line about what need not be wrong, but may be.
+
+        Raises:
+            ConfigError: what is wrong, where, and what to do.
+        """
         ...
 
     def submit(self, task: AttemptTask) -> str:

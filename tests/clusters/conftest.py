@@ -11,7 +11,7 @@ from loopback_cluster import LoopbackCluster
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory) -> Generator[LoopbackCluster]:
     """A head that lives as long as the tests of this folder; tests add and kill nodes."""
-    with LoopbackCluster(tmp_path_factory.mktemp("cluster")) as started:
+    with LoopbackCluster(tmp_path_factory.mktemp("cluster"), dashboard=True) as started:
         yield started
 
 

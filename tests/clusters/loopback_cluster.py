@@ -72,6 +72,10 @@ class LoopbackCluster:
             node.kill()
 
     @property
+    def dashboard_address(self) -> str:
+        return f"http://127.0.0.2:{self.dashboard_port}"
+
+    @property
     def head(self) -> Node:
         return self.nodes[0]
 
@@ -79,19 +83,21 @@ class LoopbackCluster:
         """Returns what drivers need in their environment."""
         return {"RAY_AUTH_MODE": "disabled", **QUICK_TO_NOTICE}
 
-    def add_node(self, num_cpus: int = 2, **resources: float) -> Node:
+    def add_node(self, num_cpus: int = 2, environment: dict[str, str] | None = None, **resources: float) -> Node:
         """Adds a node and waits until it is part of the cluster."""
         ip = f"127.0.0.{len(self.nodes) + 2}"
         return self._start(
-            ip, [f"--address={self.address}", f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}"]
+            ip,
+            [f"--address={self.address}", f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}"],
+            environment,
         )
 
-    def _start(self, ip: str, arguments: list[str]) -> Node:
+    def _start(self, ip: str, arguments: list[str], extra: dict[str, str] | None = None) -> Node:
         name = f"n{len(self.nodes)}"
         log = self.folder / f"{name}.log"
         command = [str(RAY), "start", *arguments, f"--node-ip-address={ip}", "--block", "--disable-usage-stats"]
         command += [f"--temp-dir={self.folder / name}", "--object-store-memory=100000000"]
-        environment = {**os.environ, **self.driver_environment(), **self.environment}
+        environment = {**os.environ, **self.driver_environment(), **self.environment, **(extra or {})}
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True

@@ -3,10 +3,10 @@
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from engine import EXPERIMENTS, Engine
+from processes import alive
 from waiting import wait_until
 
 import marin_exec
@@ -25,13 +25,6 @@ def record(engine: Engine) -> dict:
 
 def pids(engine: Engine) -> list[int]:
     return [int(path.read_text() or 0) for path in sorted(engine.folder.glob("rank-*"))]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_gang_meets_and_all_ranks_files_are_its_output(engine):
@@ -94,8 +87,8 @@ def test_gang_driver_killed_its_ranks_die_and_their_place_is_free(engine, start)
 
 def test_gang_on_the_local_backend_is_refused(engine):
     done = engine.run("--ranks", "2", backend="local")
-    assert done.returncode == 1
-    assert "step gang: needs 2 ranks, and this backend runs one process a step" in done.stderr
+    assert done.returncode == 2
+    assert "step gang: needs 2 ranks, and --backend local is one process" in done.stderr
 
 
 @kind("tests/one-process", version=1)

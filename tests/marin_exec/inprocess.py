@@ -34,6 +34,9 @@ class ThreadBackend:
     def start(self) -> None:
         return
 
+    def check(self, store: Store, steps: Sequence[Step], say: Any) -> None:
+        return
+
     def submit(self, task: AttemptTask) -> str:
         token = f"{task.digest}/{task.attempt}"
         self.submitted.append(task)
