@@ -55,7 +55,7 @@ def check_cluster(
     try:
         problems = _problems_of_nodes(nodes, expectations(store, probes, steps, by_value), deadline, say)
     finally:
-        store.fs.rm(store.url(probes), recursive=True)
+        store.files.delete_tree(probes)
     problems += environments.check(steps, max(1.0, deadline - time.monotonic()))
     if problems:
         lines = "\n".join(f"  {each}" for each in problems)

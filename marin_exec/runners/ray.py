@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import socket
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ from marin_exec.store import Store
 
 LONGEST_SLEEP_SECONDS = 0.05  # between two looks at whether the scheduler wants to be woken
 LOCAL_OBJECT_STORE_BYTES = 256 * 2**20  # steps pass paths, not values
+CONNECT_SECONDS = 10.0
 NODES_SECONDS = 5.0
 """How old the list of nodes may be that says what the cluster has."""
 
@@ -83,13 +85,12 @@ class RayBackend:
                 "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
             }
         self._messages.enter_context(contextlib.redirect_stdout(RayMessages()))
+        if self._address is not None:
+            _check_listens(self._address)
         try:
             ray.init(address=self._address or "local", namespace="marin-exec", **options)
         except ConnectionError as error:
-            raise ConfigError(
-                f"no Ray cluster at {self._address!r} ({error}); start one with `ray start --head`, give another --address, "
-                f"or leave it out to start one on this machine"
-            ) from error
+            raise _no_cluster(self._address, error) from error
         except RuntimeError as error:  # e.g. the cluster has another version of Ray or Python
             raise ConfigError(
                 f"the Ray cluster at {self._address!r} cannot be used: {' '.join(str(error).split())}"
@@ -190,3 +191,21 @@ class RayBackend:
             "job_id": context.get_job_id(),
             "ray_version": ray.__version__,
         }
+
+
+def _check_listens(address: str) -> None:
+    """Raises ConfigError if nobody listens at "host:port": Ray itself tries that for minutes. Other forms are Ray's to judge."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _no_cluster(address, error) from error
+
+
+def _no_cluster(address: str | None, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster at {address!r} ({error}); start one with `ray start --head`, give another --address, or leave it "
+        f"out to start one on this machine"
+    )

@@ -9,9 +9,9 @@ from loopback_cluster import LoopbackCluster
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory) -> Generator[LoopbackCluster]:
+def cluster() -> Generator[LoopbackCluster]:
     """A head that lives as long as the tests of this folder; tests add and kill nodes."""
-    with LoopbackCluster(tmp_path_factory.mktemp("cluster"), dashboard=True) as started:
+    with LoopbackCluster(dashboard=True) as started:
         yield started
 
 

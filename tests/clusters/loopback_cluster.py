@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,21 +46,20 @@ class Node:
 
 @dataclass
 class LoopbackCluster:
-    """The head, and the nodes that were added to it."""
+    """The head, and the nodes that were added to it. Its folder has a short name: paths of sockets have at most 107 bytes."""
 
-    folder: Path
     head_cpus: int = 2
     environment: dict[str, str] = field(default_factory=dict)
     dashboard: bool = False
     nodes: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
         self.port = free_port("127.0.0.2")
         self.dashboard_port = free_port("127.0.0.2")
         self.address = f"127.0.0.2:{self.port}"
 
     def __enter__(self) -> "LoopbackCluster":
-        self.folder.mkdir(parents=True, exist_ok=True)
         arguments = ["--head", f"--port={self.port}", f"--num-cpus={self.head_cpus}"]
         arguments.append(f"--ray-client-server-port={free_port('127.0.0.2')}")
         arguments.append(f"--include-dashboard={str(self.dashboard).lower()}")
@@ -70,6 +71,7 @@ class LoopbackCluster:
     def __exit__(self, *exc_info: object) -> None:
         for node in reversed(self.nodes):
             node.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)  # what is still dying may write there
 
     @property
     def dashboard_address(self) -> str:

@@ -106,7 +106,7 @@ def test_driver_killed_its_step_and_shards_die_and_the_next_run_keeps_the_shards
     done = engine.run(*slow, backend="ray")
     assert done.returncode == 0, done.stderr
     made = record(engine, "spread")
-    assert made["attempt"] == 2 and made["pieces"]["taken_up"] >= 1 and made["result"] == sum(range(6))
+    assert made["attempt"] >= 2 and made["pieces"]["taken_up"] >= 1 and made["result"] == sum(range(6))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -193,7 +193,7 @@ def test_job_submitted_to_the_cluster_runs_an_experiment(engine, cluster):
 def test_head_killed_in_a_run_ends_the_driver_with_a_message_and_nothing_is_lost(tmp_path):
     """A cluster of its own: nothing runs on it afterwards."""
     quick = {"RAY_gcs_rpc_server_reconnect_timeout_s": "16"}
-    with LoopbackCluster(tmp_path / "cluster", environment=quick) as cluster:
+    with LoopbackCluster(environment=quick) as cluster:
         environment = {**cluster.driver_environment(), **quick, "RAY_ADDRESS": cluster.address}
         engine = Engine(tmp_path, experiment=EXPERIMENTS / "clustered.py", environment=environment)
         slow = ("--how", "spread", "--shards", "6", "--shard_seconds", "1")
@@ -213,7 +213,7 @@ def test_head_killed_in_a_run_ends_the_driver_with_a_message_and_nothing_is_lost
     done = engine.run(*slow, backend="local")
     assert done.returncode == 0, done.stderr
     made = record(engine, "spread")
-    assert made["attempt"] == 2 and made["pieces"]["taken_up"] >= 1 and made["result"] == sum(range(6))
+    assert made["attempt"] >= 2 and made["pieces"]["taken_up"] >= 1 and made["result"] == sum(range(6))
 
 
 @pytest.mark.slow

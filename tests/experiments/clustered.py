@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 from marin_exec import Out, Resources, Retry, ShardOut, Step, main, runtime
 
+A_MOMENT = 0.5
+"""Seconds, in which a task's first word, where it runs, reaches its driver."""
 FOLDER = Path(os.environ.get("CHAIN_TRACE", "trace")).parent
 
 
@@ -62,6 +64,7 @@ def spread(config: Config, out: Out) -> int:
 
 def dies(config: Config, out: Out) -> None:
     print("the last words of a killed process", flush=True)
+    time.sleep(A_MOMENT)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -69,6 +72,7 @@ def dying_shard(item: Item, shard: ShardOut) -> int:
     if not Path(item.folder, "died").exists():
         Path(item.folder, "died").write_text("")
         print("the last words of a killed shard", flush=True)
+        time.sleep(A_MOMENT)
         os.kill(os.getpid(), signal.SIGKILL)
     return item.number
 
@@ -104,6 +108,7 @@ def quick(config: Config, out: Out) -> int:
 def stops_itself(config: Config, out: Out) -> None:
     """A process that answers nobody any more, as one that hangs in a driver or on a dead mount."""
     say_where(config.folder, "step")
+    time.sleep(A_MOMENT)
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
