@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from marin_exec.errors import ConfigError
 from marin_exec.provenance import code_digest
 from marin_exec.runners.capacity import shortfall
 from marin_exec.runners.ray_environments import Environments
@@ -21,16 +20,16 @@ from marin_exec.step import Step
 from marin_exec.store import Store
 from marin_exec.store.layout import CONTROL, TEMPORARY
 
-SECONDS = 20.0
+PREFLIGHT_SECONDS = 20.0
 ONE_LINE = 300
 DRIVER = "driver"
 """Name of the probe that the driver writes, in the folder of all probes."""
 
 
-def check_cluster(
+def problems_of_cluster(
     store: Store, steps: Sequence[Step], by_value: Sequence[str], environments: Environments, say: Callable[[str], None]
-) -> None:
-    """Looks at every node, and tries every runtime environment.
+) -> list[str]:
+    """Looks at every node, tries every runtime environment, and returns all that is wrong, where, and what to do.
 
     Args:
         store: which every node must see.
@@ -40,12 +39,12 @@ def check_cluster(
         say: takes what need not be wrong.
 
     Raises:
-        ConfigError: all that is wrong, by node, and what to do.
+        ConfigError: a local path in an environment does not exist.
     """
     import ray
 
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PREFLIGHT_SECONDS
     for step in steps:
         lacks = shortfall(step.resources, [node["Resources"] for node in nodes.values()])
         if lacks:
@@ -56,10 +55,7 @@ def check_cluster(
         problems = _problems_of_nodes(nodes, expectations(store, probes, steps, by_value), deadline, say)
     finally:
         store.files.delete_tree(probes)
-    problems += environments.check(steps, max(1.0, deadline - time.monotonic()))
-    if problems:
-        lines = "\n".join(f"  {each}" for each in problems)
-        raise ConfigError(f"the cluster cannot run this; nothing was started:\n{lines}")
+    return problems + environments.check(steps, max(1.0, deadline - time.monotonic()))
 
 
 def _problems_of_nodes(
@@ -88,7 +84,7 @@ def _problems_of_nodes(
             say(f"node {host}: {each}")
     for ref in late:
         say(
-            f"node {looks[ref]['NodeManagerAddress']}: has not answered within {SECONDS:.0f} s; going on without its word"
+            f"node {looks[ref]['NodeManagerAddress']}: has not answered within {PREFLIGHT_SECONDS:.0f} s; going on without its word"
         )
         ray.cancel(ref, force=True)
     return problems

@@ -19,7 +19,7 @@ from typing import Any
 
 from marin_exec.errors import ConfigError, StepFailed
 from marin_exec.runners.capacity import shortfall
-from marin_exec.runners.preflight import check_cluster
+from marin_exec.runners.preflight import PREFLIGHT_SECONDS, problems_of_cluster
 from marin_exec.runners.ray_attempt import RayAttempt, run_rank_on_worker
 from marin_exec.runners.ray_environments import Environments
 from marin_exec.runners.ray_head import HeadWatch, head_answers
@@ -104,8 +104,13 @@ class RayBackend:
                 f"store {store.prefix}: lives in one process, and Ray runs steps in others; use a file:// store, "
                 f"or --backend local"
             )
-        if self._address is not None:
-            check_cluster(store, steps, self._by_value, self._environments, say)
+        if self._address is None:
+            problems = self._environments.check(steps, PREFLIGHT_SECONDS)
+        else:
+            problems = problems_of_cluster(store, steps, self._by_value, self._environments, say)
+        if problems:
+            lines = "\n".join(f"  {each}" for each in problems)
+            raise ConfigError(f"the cluster cannot run this; nothing was started:\n{lines}")
 
     def submit(self, task: AttemptTask) -> str:
         if self._address is None:

@@ -12,6 +12,7 @@ from marin_exec.runners.ray_messages import COLOUR
 from marin_exec.secrets import redact
 from marin_exec.step import Resources, Step
 
+LAST_LINES = 3
 LONGEST_ERROR = 1_000
 
 
@@ -113,7 +114,8 @@ def _is_built() -> bool:
 
 def _problem(steps: Sequence[Step], error: Exception) -> str:
     names = ", ".join(step.name for step in steps[:5]) + (f" and {len(steps) - 5} more" if len(steps) > 5 else "")
-    text = " ".join(redact(COLOUR.sub("", str(error))).split())
+    said = [line.strip() for line in redact(COLOUR.sub("", str(error))).splitlines() if line.strip()]
+    text = " ".join(said[-LAST_LINES:])  # above them is Ray's own traceback
     return (
         f"the runtime_env ({', '.join(steps[0].resources.runtime_env)}) of {names} cannot be built: "
         f"{text[-LONGEST_ERROR:]}. Correct it, or build it on the machines beforehand"

@@ -98,6 +98,7 @@ class LoopbackCluster:
         name = f"n{len(self.nodes)}"
         log = self.folder / f"{name}.log"
         command = [str(RAY), "start", *arguments, f"--node-ip-address={ip}", "--block", "--disable-usage-stats"]
+        command.append(f"--dashboard-agent-listen-port={free_port('0.0.0.0')}")
         command += [f"--temp-dir={self.folder / name}", "--object-store-memory=100000000"]
         environment = {**os.environ, **self.driver_environment(), **self.environment, **(extra or {})}
         with open(log, "wb") as file:
