@@ -179,7 +179,7 @@ def on_ray(folder: Path, place: Place, scale: Scale) -> Iterator[Figure]:
 
     reference, _, _ = undisturbed(place)
     times = random.Random(SEED)
-    with LoopbackCluster(folder / "cluster", head_cpus=8) as cluster:
+    with LoopbackCluster(head_cpus=8) as cluster:
         environment = {**os.environ, **cluster.driver_environment(), "RAY_ADDRESS": cluster.address}
         environment["MARIN_HEARTBEAT_SECONDS"] = str(HEARTBEAT_SECONDS)
         cases = [
