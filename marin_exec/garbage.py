@@ -142,6 +142,11 @@ def survey(store: Store, *, grace_seconds: float, now: float, silent: Silent, ke
         _judge_step(found, digest, directories, limit, add)
     for digest in sorted(found.heads.keys() - found.alive):
         _judge_control(found, digest, limit, add)
+    for name in store.names(layout.SCRATCH):
+        path = f"{layout.SCRATCH}/{name}"
+        inside = contents(store, path)
+        if inside.newest <= limit:
+            add(path, "", "", "scratch of a killed verify --rerun", inside)
     for path in temporary_files(store):
         if not any(path.startswith(f"{garbage.path}/") for garbage, _ in counted):
             inside = contents(store, path)

@@ -19,10 +19,10 @@ FLOORS = (
     ("store", "provenance", "adopted"),
     (
         *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "ancestry", "status"),
-        *("walking", "reachable", "garbage", "finding", "attempt_lines", "run_states"),
+        *("walking", "reachable", "garbage", "finding", "attempt_lines", "run_states", "verification"),
     ),
     ("runners",),
-    ("progress", "summary", "experiment", "run_events", "run"),
+    ("progress", "summary", "experiment", "run_events", "run", "remake"),
     ("cli",),
 )
 # `main(pipeline)` stands in the file of the experiment and calls the command line; the package's face re-exports it.

@@ -34,6 +34,7 @@ VERBS = {
     "diff_verb": ("diff",),
     "bless_verb": ("bless",),
     "adopt_verb": ("adopt",),
+    "verify_verb": ("verify",),
     "house_verbs": ("invalidate", "gc", "roots"),
 }
 """The modules of this package, and the verbs that each has."""

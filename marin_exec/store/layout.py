@@ -10,6 +10,7 @@
 .marin/roots/<id>.json                                         Root
 .marin/limits/<quoted>/<k>/head.json                           Head of slot k of a named limit
 .marin/runs/<run_id>.jsonl                                     the event log of a run
+.marin/scratch/<random>/                                       a store in which a step is made again, for a moment
 """
 
 import hashlib
@@ -26,6 +27,7 @@ LIMITS = f"{CONTROL}/limits"
 CONTENT = f"{CONTROL}/content"
 LINKS = f"{CONTROL}/links"
 RUNS = f"{CONTROL}/runs"
+SCRATCH = f"{CONTROL}/scratch"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
 TEMPORARY = ".marin-temporary-"
