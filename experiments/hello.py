@@ -1,9 +1,8 @@
 """The first experiment of the docs: two steps, one of them made from the other."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from marin_exec import InputPath, Out, Step, kind, main
+from marin_exec import InputPath, Out, Step, kind, main, open_file
 
 
 @dataclass(frozen=True)
@@ -18,12 +17,14 @@ class CountConfig:
 
 @kind("hello/greet")
 def greet(config: GreetConfig, out: Out) -> None:
-    Path(out.file("greetings.txt")).write_text("".join(f"Hello, {name}!\n" for name in config.names))
+    with open_file(out.file("greetings.txt"), "w") as file:
+        file.writelines(f"Hello, {name}!\n" for name in config.names)
 
 
 @kind("hello/count")
 def count(config: CountConfig, out: Out) -> dict[str, int]:
-    return {"greetings": len(Path(config.greetings, "greetings.txt").read_text().splitlines())}
+    with open_file(f"{config.greetings}/greetings.txt", "r") as file:
+        return {"greetings": len(list(file))}
 
 
 def pipeline() -> list[Step]:

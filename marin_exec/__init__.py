@@ -8,6 +8,7 @@ from marin_exec.adopted import adopt
 from marin_exec.errors import ConfigError, IdentityMismatch, InternalError, MarinExecError, StepFailed, StoreError
 from marin_exec.experiment import main
 from marin_exec.fields import InputPath, added_default, measured, renamed_from, runtime
+from marin_exec.files import open_file
 from marin_exec.out import Milestone, Out, ShardOut
 from marin_exec.step import Kind, Resources, Retry, Step, StepPath, kind, pin
 
@@ -32,6 +33,7 @@ __all__ = [
     "kind",
     "main",
     "measured",
+    "open_file",
     "pin",
     "renamed_from",
     "runtime",

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from marin_exec import InputPath, StepFailed
-from steps.files import names_in, open_file
+from marin_exec import InputPath, StepFailed, open_file
+from steps.files import names_in
 
 DOCUMENT_SCHEMA = pa.schema(
     [

@@ -1,9 +1,7 @@
-"""Files and directories of inputs and outputs, the same on a local disk and on an object store. The only module of `steps`
-that knows of fsspec.
+"""Files and directories of inputs and outputs, the same on a local disk and on an object store: what steps do with them.
 
-A path is a local path or a URL (gs://, s3://, whatever fsspec knows). A local path is used as it is: nothing is copied, and
-nothing is slower than without this module. No listing is ever remembered: what another process wrote a moment ago is seen.
-On an object store a file appears when it is closed, whole.
+A path is a local path or a URL (gs://, s3://, whatever fsspec knows), opened by `marin_exec.open_file`. A local path is used
+as it is: nothing is copied, and nothing is slower than without this module.
 """
 
 import json
@@ -11,31 +9,9 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import fsspec
-
-from marin_exec.store import backends
-
-_STORES = ("file", "gs", "s3", "memory")
-
-
-def filesystem(path: str) -> tuple[Any, str]:
-    """Returns the fsspec filesystem of a local path or URL, without listing caches, and what the path is called there.
-
-    Where a store may lie, it is the store's own: one client a process, with the same endpoint and credentials.
-    """
-    scheme = path.partition("://")[0] if "://" in path else "file"
-    if scheme not in _STORES or "::" in path:
-        return fsspec.core.url_to_fs(path, use_listings_cache=False)
-    files = backends.filesystem(scheme)
-    return files, files._strip_protocol(path)
-
-
-def open_file(path: str, mode: str) -> IO[Any]:
-    """Opens a file for reading ("rb") or writing ("wb", or "w" for text); use it as a context manager."""
-    files, inner = filesystem(path)
-    return files.open(inner, mode)
+from marin_exec.files import filesystem
 
 
 def read_bytes(path: str) -> bytes:

@@ -16,7 +16,7 @@ FLOORS = (
         *("documents", "records", "secrets"),
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),
-    ("store", "provenance", "adopted"),
+    ("store", "files", "provenance", "adopted"),
     (
         *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "ancestry", "status"),
         *("walking", "reachable", "garbage", "finding", "attempt_lines", "run_states", "verification"),

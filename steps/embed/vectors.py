@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import StepFailed
+from marin_exec import StepFailed, open_file
 from steps.documents import read_table, shard_names
-from steps.files import open_file, read_bytes
+from steps.files import read_bytes
 
 _SCALE_KEY = b"scale"
 _LEVELS = 127

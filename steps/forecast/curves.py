@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass
 
-from marin_exec import StepFailed
-from steps.files import open_file, read_bytes
+from marin_exec import StepFailed, open_file
+from steps.files import read_bytes
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from marin_exec import InputPath, Out, StepFailed, kind, measured
+from marin_exec import InputPath, Out, StepFailed, kind, measured, open_file
 from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, join_dense, read_table, shard_names
 from steps.embed.vectors import scale_in, vectors_of
-from steps.files import open_file
 from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
 from steps.quality.labels import Label, first_readings, mean_scores, read_labels, spearman
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import click
 
+from marin_exec import open_file
 from marin_exec.errors import ConfigError
 from steps.documents import read_all
-from steps.files import open_file
 from steps.seeded_ranks import draw_rank
 
 EXCERPT_CHARACTERS = 900

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from marin_exec import open_file
 from marin_exec.errors import ConfigError, StepFailed
-from steps.files import open_file, read_bytes
+from steps.files import read_bytes
 
 CONTENT_TYPES = ("prose", "code", "reference", "legal", "structured", "other")
 """The rubric's content types."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import xxhash
 
-from marin_exec import ConfigError, IdentityMismatch
-from steps.files import filesystem, open_file
+from marin_exec import ConfigError, IdentityMismatch, open_file
+from marin_exec.files import filesystem
 
 _CHUNK_BYTES = 1 << 22
 

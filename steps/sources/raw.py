@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marin_exec import StepFailed
-from steps.files import names_in, open_file
+from marin_exec import StepFailed, open_file
+from steps.files import names_in
 
 RAW_SCHEMA = pa.schema(
     [

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from marin_exec import StepFailed
-from steps.files import open_file
+from marin_exec import StepFailed, open_file
 from steps.sources.raw import RawDocument, metadata_json
 
 SUFFIXES: dict[str, tuple[str, ...]] = {

@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from marin_exec import Out
-from steps.files import open_file
+from marin_exec import Out, open_file
 
 
 class History:
