@@ -139,10 +139,10 @@ class RayCase:
     def __call__(self) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             prefix, trace, log = f"{folder}/store", Path(folder, "trace"), Path(folder, "log")
-            environment = {**self.environment, "FAULTS_TRACE": str(trace)}
-            command = [str(PROGRAM), "run", str(EXPERIMENT), "--prefix", prefix, "--seconds", "0.1"]
+            command = [str(PROGRAM), "run", str(EXPERIMENT), "--prefix", prefix]
+            command += ["--trace", str(trace), "--seconds", "0.1"]
             with open(log, "ab") as said:
-                start = functools.partial(subprocess.Popen, command, env=environment, stdout=said, stderr=said)
+                start = functools.partial(subprocess.Popen, command, env=self.environment, stdout=said, stderr=said)
                 driver = start()
                 killed = self._kill(driver, trace)
                 driver.wait(RUN_SECONDS)
@@ -198,8 +198,7 @@ def drivers_at_once(place: Place, scale: Scale) -> Iterator[Figure]:
         prefix, trace = place.new_prefix(), Path(folder, "trace")
 
         def drive() -> int:
-            os.environ["FAULTS_TRACE"] = str(trace)
-            return run(prefix, "--backend", "local", "--layers", str(scale.layers))
+            return run(prefix, trace, "--layers", str(scale.layers))
 
         started = time.monotonic()
         children = [fork(drive, Path(folder, f"log-{n}")) for n in range(scale.drivers)]
@@ -230,11 +229,7 @@ def time_of_takeover(place: Place, waits: bool) -> float:
         prefix, trace, log = place.new_prefix(), Path(folder, "trace"), Path(folder, "log")
 
         def drive(seconds: str) -> Callable[[], int]:
-            def child() -> int:
-                os.environ["FAULTS_TRACE"] = str(trace)
-                return run(prefix, "--backend", "local", "--seconds", seconds)
-
-            return child
+            return lambda: run(prefix, trace, "--seconds", seconds)
 
         def until(holds: Callable[[], bool]) -> None:
             deadline = time.monotonic() + RUN_SECONDS

@@ -94,13 +94,13 @@ def _be_child(act: Callable[[], int | None], log: Path | None) -> NoReturn:
         os._exit(code)
 
 
-def run(prefix: str, *arguments: str) -> int:
+def run(prefix: str, trace: Path, *arguments: str) -> int:
     """In a child: the verb `run`, as the command line has it; returns its exit code."""
     from marin_exec.cli import cli
 
     signal.alarm(RUN_SECONDS)
     os.environ["MARIN_HEARTBEAT_SECONDS"] = str(HEARTBEAT_SECONDS)
-    command = ["run", str(EXPERIMENT), "--prefix", prefix, *(arguments or ("--backend", "local"))]
+    command = ["run", str(EXPERIMENT), "--prefix", prefix, "--trace", str(trace), "--backend", "local", *arguments]
     try:
         cli(command, prog_name="marin-exec")
     except SystemExit as end:
@@ -209,12 +209,12 @@ class Case:
         os.environ.update(self.place.environment)
         with tempfile.TemporaryDirectory() as folder:
             log, prefix = Path(folder, "log"), self.place.new_prefix()
-            os.environ["FAULTS_TRACE"] = f"{folder}/trace"
-            status = self._killed_run(prefix, log)
+            trace = Path(folder, "trace")
+            status = self._killed_run(prefix, trace, log)
             killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
             then = ask(lambda: outputs(prefix), log)
             started = time.monotonic()
-            rerun = os.waitstatus_to_exitcode(os.waitpid(fork(lambda: run(prefix), log), 0)[1])
+            rerun = os.waitstatus_to_exitcode(os.waitpid(fork(lambda: run(prefix, trace), log), 0)[1])
             seconds = time.monotonic() - started
             now = ask(lambda: outputs(prefix), log)
             half = then is None or any(self.reference.get(name) != value for name, value in then.items())
@@ -227,10 +227,10 @@ class Case:
                 problem += "\n" + log.read_text()[-6000:]
             return {"killed": killed, "half": half, "problem": problem, "seconds": seconds, "at": self.at}
 
-    def _killed_run(self, prefix: str, log: Path) -> int:
+    def _killed_run(self, prefix: str, trace: Path, log: Path) -> int:
         def victim() -> int:
             Moments(self.at).watch()
-            return run(prefix, "--backend", "local", *(["--seconds", "0.03"] if not self.at else []))
+            return run(prefix, trace, *(["--seconds", "0.03"] if not self.at else []))
 
         child = fork(victim, log)
         if not self.at:
@@ -251,13 +251,12 @@ def undisturbed(place: Place) -> tuple[dict[str, Any], int, float]:
     os.environ.update(place.environment)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder, "log")
-            os.environ["FAULTS_TRACE"] = f"{folder}/trace"
+            log, trace = Path(folder, "log"), Path(folder, "trace")
 
             def counted(prefix: str) -> int:
                 moments = Moments()
                 moments.watch()
-                code = run(prefix)
+                code = run(prefix, trace)
                 assert code == 0, code
                 return moments.count
 
@@ -265,7 +264,7 @@ def undisturbed(place: Place) -> tuple[dict[str, Any], int, float]:
             count, found = ask(lambda: counted(prefix), log), ask(lambda: outputs(prefix), log)
             started = time.monotonic()
             slow = place.new_prefix()
-            child = fork(lambda: run(slow, "--backend", "local", "--seconds", "0.03"), log)
+            child = fork(lambda: run(slow, trace, "--seconds", "0.03"), log)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             seconds = time.monotonic() - started
             if count is None or found is None or set(found) != set(STEPS) or code != 0:

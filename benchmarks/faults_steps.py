@@ -1,6 +1,6 @@
 """What the fault campaign runs: five steps with shards, milestones and a dependant of one; or a layered diamond of no-ops.
 
-Each body notes in the file FAULTS_TRACE that it began, with the process and the moment, so that executions can be counted.
+Each body notes in a file that it began, with the process and the moment, so that executions can be counted.
 """
 
 import os
@@ -23,6 +23,8 @@ CHECKPOINTS = 2
 
 @dataclass(frozen=True)
 class Params:
+    trace: str
+    """File of what began."""
     seconds: float = 0.0
     """How long each write takes, so that there is something to be killed in."""
     layers: int = 0
@@ -34,9 +36,9 @@ def moment() -> None:
         each()
 
 
-def began(name: str) -> None:
-    with open(os.environ["FAULTS_TRACE"], "a") as trace:
-        trace.write(f"{name} {os.getpid()} {time.monotonic()}\n")
+def began(trace: str, name: str) -> None:
+    with open(trace, "a") as file:
+        file.write(f"{name} {os.getpid()} {time.monotonic()}\n")
 
 
 def write(path: str, text: str, seconds: float) -> None:
@@ -65,23 +67,27 @@ def read(path: str) -> str:
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig:
     seconds: Annotated[float, runtime]
+    trace: Annotated[str, runtime]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsConfig:
     source: InputPath
     seconds: Annotated[float, runtime]
+    trace: Annotated[str, runtime]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     data: InputPath
     seconds: Annotated[float, runtime]
+    trace: Annotated[str, runtime]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
     checkpoint: InputPath
+    trace: Annotated[str, runtime]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +95,26 @@ class ReportConfig:
     trained: InputPath
     evaluated: InputPath
     seconds: Annotated[float, runtime]
+    trace: Annotated[str, runtime]
 
 
 @dataclass(frozen=True)
 class Item:
     path: str
     seconds: float
+    trace: str
 
 
 @kind("faults/source", version=1)
 def source(config: SourceConfig, out: Out) -> int:
-    began("source")
+    began(config.trace, "source")
     for name, text in TEXTS.items():
         write(out.file(f"{name}.txt"), text, config.seconds)
     return len(TEXTS)
 
 
 def shout(item: Item, shard: ShardOut) -> int:
-    began(f"shard-{shard.name}")
+    began(item.trace, f"shard-{shard.name}")
     text = read(item.path).upper()
     write(shard.file(f"{shard.name}.txt"), text, item.seconds)
     return len(text)
@@ -114,14 +122,14 @@ def shout(item: Item, shard: ShardOut) -> int:
 
 @kind("faults/shards", version=1)
 def shards(config: ShardsConfig, out: Out) -> dict[str, int]:
-    began("shards")
-    items = {name: Item(f"{config.source}/{name}.txt", config.seconds) for name in TEXTS}
+    began(config.trace, "shards")
+    items = {name: Item(f"{config.source}/{name}.txt", config.seconds, config.trace) for name in TEXTS}
     return out.map_shards(shout, items, cpus=0.1)
 
 
 @kind("faults/train", version=1)
 def train(config: TrainConfig, out: Out) -> int:
-    began("train")
+    began(config.trace, "train")
     words = " ".join(read(f"{config.data}/{name}.txt") for name in TEXTS)
     for step in range(len(out.milestones("checkpoints/")) + 1, CHECKPOINTS + 1):
         write(out.file(f"checkpoints/step-{step}/weights.txt"), words[: step * 100], config.seconds)
@@ -133,13 +141,13 @@ def train(config: TrainConfig, out: Out) -> int:
 
 @kind("faults/evaluate", version=1)
 def evaluate(config: EvaluateConfig, out: Out) -> int:
-    began("evaluate")
+    began(config.trace, "evaluate")
     return len(read(f"{config.checkpoint}/weights.txt"))
 
 
 @kind("faults/report", version=1)
 def report(config: ReportConfig, out: Out) -> None:
-    began("report")
+    began(config.trace, "report")
     write(out.file("report.txt"), read(f"{config.trained}/model.txt"), config.seconds)
 
 
@@ -147,27 +155,31 @@ def report(config: ReportConfig, out: Out) -> None:
 class NoOpConfig:
     number: int
     parents: tuple[InputPath, ...]
+    trace: Annotated[str, runtime]
 
 
 @kind("faults/no-op", version=1)
 def no_op(config: NoOpConfig, out: Out) -> int:
-    began(out.step_name)
+    began(config.trace, out.step_name)
     return config.number
 
 
 def pipeline(params: Params) -> list[Step]:
-    return diamond(params.layers) if params.layers else five(params.seconds)
+    return diamond(params.layers, params.trace) if params.layers else five(params.seconds, params.trace)
 
 
-def five(seconds: float) -> list[Step]:
-    base = Step("source", source, SourceConfig(seconds=seconds))
-    data = Step("shards", shards, ShardsConfig(source=base, seconds=seconds))
-    trained = Step("train", train, TrainConfig(data=data, seconds=seconds))
-    evaluated = Step("evaluate", evaluate, EvaluateConfig(checkpoint=trained.milestone("checkpoints/step-1")))
-    return [Step("report", report, ReportConfig(trained=trained, evaluated=evaluated, seconds=seconds))]
+def five(seconds: float, trace: str) -> list[Step]:
+    base = Step("source", source, SourceConfig(seconds=seconds, trace=trace))
+    data = Step("shards", shards, ShardsConfig(source=base, seconds=seconds, trace=trace))
+    trained = Step("train", train, TrainConfig(data=data, seconds=seconds, trace=trace))
+    checkpoint = trained.milestone("checkpoints/step-1")
+    evaluated = Step("evaluate", evaluate, EvaluateConfig(checkpoint=checkpoint, trace=trace))
+    return [
+        Step("report", report, ReportConfig(trained=trained, evaluated=evaluated, seconds=seconds, trace=trace)),
+    ]
 
 
-def diamond(layers: int, width: int = 10, parents: int = 3) -> list[Step]:
+def diamond(layers: int, trace: str, width: int = 10, parents: int = 3) -> list[Step]:
     layer: list[Step] = []
     for depth in range(layers):
         above = layer
@@ -178,6 +190,7 @@ def diamond(layers: int, width: int = 10, parents: int = 3) -> list[Step]:
                 NoOpConfig(
                     number=depth * width + n,
                     parents=tuple(above[(n + k) % width] for k in range(parents)) if above else (),
+                    trace=trace,
                 ),
             )
             for n in range(width)

@@ -3,12 +3,19 @@
 import os
 import traceback
 
-from marin_exec.errors import IdentityMismatch, MarinExecError
+from marin_exec.errors import IdentityMismatch, MarinExecError, StoreError
 from marin_exec.runners.task import Failure
 from marin_exec.secrets import redact
 
 LONGEST_REASON = 2_000
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def may_pass(error: Exception) -> bool:
+    """Returns whether an error of the store may be gone at the next look: what a person has to mend is not."""
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    lasting = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError)
+    return isinstance(cause, OSError) and not isinstance(cause, lasting)
 
 
 def failure_of(error: BaseException, what: str = "") -> Failure:

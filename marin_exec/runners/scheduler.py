@@ -20,6 +20,7 @@ from marin_exec.plan import Action, Plan, PlannedStep
 from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.runners.bindings import Bindings
+from marin_exec.runners.failures import may_pass
 from marin_exec.runners.heartbeat import Heartbeats
 from marin_exec.runners.inputs import superseded
 from marin_exec.runners.limits import Limits
@@ -173,12 +174,23 @@ class Scheduler:
         """Settles, starts or postpones a step whose inputs are there; whatever goes wrong is the end of that step."""
         try:
             self._claim_or_wait(status, may_run)
+            status.unreachable_since = None
         except Exception as error:
+            if status.lease is None and may_pass(error) and self._has_patience(status):
+                self._limits.give_back(status)
+                self._wait(status, f"the store does not answer, trying again: {error}")
+                return
             known = isinstance(error, (MarinExecError, OSError))
             text = "" if known else traceback.format_exc()
             reason = f"{error}" if isinstance(error, MarinExecError) else f"{type(error).__name__}: {error}"
             status.exceptions = status.planned.step.retry.exceptions  # it would only happen again
             self._end_failed(status, Failure(reason=reason, infrastructure=False, traceback=text))
+
+    def _has_patience(self, status: StepStatus) -> bool:
+        """Whether a step that cannot be looked up now is looked at again: for two lease times, as others' leases are."""
+        now = time.monotonic()
+        status.unreachable_since = status.unreachable_since or now
+        return now - status.unreachable_since < 2 * self.timing.lease
 
     # -- taking a step ---------------------------------------------------------------------------------------------
 

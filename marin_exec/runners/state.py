@@ -54,6 +54,8 @@ class StepStatus:
     log: AttemptLog | None = None
     started: float = 0.0
     """Monotonic seconds."""
+    unreachable_since: float | None = None
+    """Monotonic seconds, while the store does not answer when the step is to be started."""
     attempts: int = 0
     """Attempts that this run began."""
     last_attempt: int = 0
