@@ -94,7 +94,7 @@ class AttemptOut:
                         raise ShardFailed(outcome)
                     case ShardLost():
                         why = {"reason": outcome.failure.reason, "output_tail": outcome.failure.output_tail}
-                        self._event("shard lost", name=outcome.name, times=outcome.times, **why)
+                        self._event("shard_lost", name=outcome.name, times=outcome.times, **why)
                     case Piece():
                         self._take(SHARD, outcome)
                         results[outcome.name] = outcome.result

@@ -79,7 +79,7 @@ def test_failures_are_shown_whatever_happened_to_the_process_or_the_exception(en
     # A shard that was lost is tried again within the attempt, and the attempt's log says so.
     made = record(engine, "shard_dies")
     assert made["attempt"] == 1 and made["result"] == 1
-    (lost,) = [each for each in events_of(engine, made["digest"], 1) if each["type"] == "shard lost"]
+    (lost,) = [each for each in events_of(engine, made["digest"], 1) if each["type"] == "shard_lost"]
     assert lost["name"] == "only" and lost["times"] == 1 and "WorkerCrashedError" in lost["reason"]
     assert "the last words of a killed shard" in lost["output_tail"]
 
