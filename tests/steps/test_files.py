@@ -125,6 +125,7 @@ def test_tables_and_raw_documents_have_the_same_bytes_everywhere(remote, tmp_pat
 
 STREAMED = """
 import os, resource, sys
+from marin_exec import open_file
 from steps.files import write_bytes
 write_bytes(sys.argv[1] + "/small", b"")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -142,7 +143,8 @@ def test_large_files_are_streamed_not_held(remote):
         pytest.skip("memory holds what it is given")
     megabytes, most = (100, 70) if remote.startswith("gs://") else (300, 230)  # some blocks: about 30 and 160 MB
     command, env = [sys.executable, "-c", STREAMED, remote, str(megabytes)], {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) < most
 
 
@@ -152,7 +154,8 @@ def test_no_step_opens_files_by_another_way():
     for path in sorted((ROOT / "steps").rglob("*.py")):
         name = str(path.relative_to(ROOT))
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                assert "fsspec" not in {each.name.partition(".")[0] for each in node.names} or name in allowed, name
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not any(each.split(".")[0] == "fsspec" for each in modules), f"{name}:{node.lineno}"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "open" or name in allowed, f"{name}:{node.lineno} opens a file itself"
