@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-faults bench-faults-short clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-house bench-faults bench-faults-short clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
 	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
+	@echo "make bench-house  what status, verify and gc cost on 10,000 steps and 100,000 files"
 	@echo "make bench-faults kills at every moment, on every store and on Ray; an hour. bench-faults-short: two minutes"
 	@echo "make servers      install the object store servers that tests run against"
 	@echo "make format       format and fix what can be fixed"
@@ -91,6 +92,9 @@ bench-engine: bench-peers-setup
 	@failed=0; \
 	for part in benchmarks/engine.py benchmarks/engine_on_ray.py benchmarks/peers/compare.py; do $(BIN)/python $$part || failed=1; done; \
 	exit $$failed
+
+bench-house: $(STAMP)
+	@$(BIN)/python benchmarks/house.py
 
 bench-faults: $(STAMP) servers
 	@$(BIN)/python benchmarks/faults.py

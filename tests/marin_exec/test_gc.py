@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from inprocess import FAST, World
 
-from marin_exec import InputPath, Out, ShardOut, Step, kind
+from marin_exec import InputPath, Out, ShardOut, Step, adopt, kind, pin
 from marin_exec import garbage as garbage_module
+from marin_exec.adopted import files_at
 from marin_exec.garbage import Survey, clean, survey
 from marin_exec.plan import make_plan
 from marin_exec.store import StalenessWatch, Store, claim, drop_root, register_root, roots
+from marin_exec.store.manifest import output_digest
 from marin_exec.store.watching import dead_holders
 
 RAN: list[str] = []
@@ -410,3 +412,31 @@ def test_step_whose_input_was_made_again_by_another_run_takes_the_newer_one(worl
     statuses = world.scheduler(plan).run()
     record = statuses[plan.targets[0]].record
     assert record is not None and record.dependencies[0].path.rpartition("/")[2].startswith("a2-")
+
+
+def test_output_that_a_link_or_a_pin_points_to_stays(world):
+    run(world, chain(), name="original")
+    same_content = chain(fail=True)
+    assert run(world, same_content, name="linked")["end"].state == "linked"
+    run(world, Step("base", base, Config("pinned")), name="made")
+    (made,) = make_plan([Step("base", base, Config("pinned"))], world.store).targets
+    pinned = Step("user", child, ChildConfig(pin(Step("base", base, Config("never")), made), "pinned"))
+    registered(world, pinned, name="pins")
+    for each, root in roots(world.store).items():
+        if root.name in ("original", "made"):
+            drop_root(world.store, each)
+    clean(find(world), "ada")
+    assert world.actions(same_content) == {"base": "REUSE", "end": "REUSE"}
+    assert world.run(pinned)["user"].state == "done" and "base never" not in RAN
+
+
+def test_adopted_data_is_never_touched(world, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "data.txt").write_text("mine")
+    adopted = adopt(str(outside), output_digest(files_at(str(outside)).files, None), name="outside")
+    run(world, Step("user", child, ChildConfig(adopted)))
+    for each in roots(world.store):
+        drop_root(world.store, each)
+    clean(find(world), "ada")
+    assert (outside / "data.txt").read_text() == "mine"
