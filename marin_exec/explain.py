@@ -5,12 +5,14 @@ All from shared storage: records keep the digested tree, so the first fields tha
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from marin_exec.errors import StoreError
-from marin_exec.identity import dependency_references, differences
-from marin_exec.lineage import record_bound
+from marin_exec.identity import Difference, dependency_references, differences
+from marin_exec.lineage import all_current, record_bound
+from marin_exec.planned import PlannedStep
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.source import changed_functions
 from marin_exec.store import Store
@@ -32,6 +34,32 @@ def replaced(store: Store, child: Record, bound: DependencyRecord, now: Record |
     what = f": {files}" if files else ""
     while_it_ran = child.started < now.finished < child.finished
     return what + (", while this ran" if while_it_ran else ""), f" by run {now.run_id}{what}"
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A finished run of a step's kind under another name: perhaps the step was renamed and changed in one go."""
+
+    record: Record
+    differences: list[Difference]
+
+
+def nearest_of_kind(store: Store, planned: PlannedStep, names: Collection[str]) -> Relative | None:
+    """Returns the finished run of a step's kind that differs in the fewest fields, the latest of such.
+
+    Reads every record of the store.
+
+    Args:
+        names: of steps that still exist, which the step cannot have been called before.
+    """
+    kind = planned.step.kind.digested_name
+    found = [
+        Relative(record, differences(record.identity, planned.identity))
+        for record in all_current(store)
+        if record.identity["kind"] == kind and record.name not in names
+    ]
+    found.sort(key=lambda each: each.record.finished, reverse=True)
+    return min(found, key=lambda each: len(each.differences), default=None)
 
 
 class Explainer:

@@ -171,25 +171,36 @@ def run(
 def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as_json: bool, **chosen: Any) -> None:
     """Say why STEP of EXPERIMENT would run or be reused, down to the root cause."""
     from marin_exec.experiment import load_experiment
+    from marin_exec.explain import nearest_of_kind
     from marin_exec.plan import check_names, make_plan
     from marin_exec.step import topological
     from marin_exec.store import Store
 
     loaded = load_experiment(experiment, parameters)
-    check_names([step], topological(list(loaded.steps)))
+    known = topological(list(loaded.steps))
+    check_names([step], known)
     options = _options(experiment=str(loaded.path), **chosen)
-    planned = make_plan(loaded.steps, Store.open(prefix), options).named(step)
+    store = Store.open(prefix)
+    planned = make_plan(loaded.steps, store, options).named(step)
     if planned is None:  # nothing that was chosen is made from it
         alone = dataclasses.replace(options, only=(), until=(step,), start_from=(), force=(), with_descendants=False)
-        planned = make_plan(loaded.steps, Store.open(prefix), alone).named(step)
+        planned = make_plan(loaded.steps, store, alone).named(step)
     assert planned is not None, step
+    never_run = planned.causes == (f"{step}: never run",)
+    relative = nearest_of_kind(store, planned, {each.name for each in known}) if never_run else None
     if as_json:
-        print_json(planned_as_json(planned))
+        perhaps = {"name": relative.record.name, "digest": relative.record.digest} if relative else None
+        print_json({**planned_as_json(planned), "perhaps_renamed_from": perhaps})
         return
     click.echo(f"{planned.step.name} ({planned.digest[:16]}): {planned.action}")
     click.echo(f"  because: {planned.explanation}")
     for cause in planned.causes:
         click.echo(f"  root cause: {cause}")
+    if relative is not None:
+        changes = [f"{each.path} {each.old or 'absent'} -> {each.new or 'absent'}" for each in relative.differences]
+        click.echo(
+            f"  perhaps renamed from {relative.record.name} ({relative.record.digest[:16]}): {'; '.join(changes[:3])}"
+        )
     if planned.record is not None:
         click.echo(
             f"  last made: {planned.record.finished} by run {planned.record.run_id}, attempt {planned.record.attempt}"

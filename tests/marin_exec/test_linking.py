@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from engine import Engine
 from inprocess import ThreadBackend, World
 
 from marin_exec import InputPath, Out, Step, kind, runtime
@@ -369,3 +370,47 @@ def test_finished_step_that_would_be_made_again_and_lacks_another_input_says_so_
     _, statuses = remade(world, key, "other", gone_too=True)
     assert statuses["first"].state == "failed"
     assert "its input side is gone; run again, which makes both" in statuses["first"].failure.reason
+
+
+EXPERIMENT = """
+from dataclasses import dataclass
+from pathlib import Path
+from marin_exec import InputPath, Step, kind
+
+@dataclass(frozen=True)
+class Params:
+    note: str = ""
+
+@dataclass(frozen=True)
+class Config:
+    note: str = ""
+    source: InputPath = ""
+
+@kind("linking/cli", version=1)
+def text(config, out):
+    Path(out.file("text.txt")).write_text("text")
+
+def pipeline(params: Params):
+    return Step("end", text, Config(source=Step("start", text, Config(note=params.note))))
+"""
+
+
+def test_run_that_only_links_starts_no_ray_and_prints_where_the_output_is(tmp_path):
+    engine = Engine(tmp_path, experiment=tmp_path / "linked.py")
+    engine.experiment.write_text(EXPERIMENT)
+    first = engine.run()
+    assert engine.run("--until", "start", "--note", "x").returncode == 0
+    linked = engine.run("--note", "x", backend="ray")
+    assert linked.returncode == 0 and "starting Ray" not in linked.stderr, linked.stderr
+    assert "link    end  (linked to end (" in linked.stderr and "1 linked" in linked.stderr
+    assert linked.stdout == first.stdout
+    assert engine.call("plan", "--check", "--note", "x").returncode == 0
+
+
+def test_why_of_a_step_that_was_renamed_and_changed_names_what_it_may_have_been(tmp_path):
+    engine = Engine(tmp_path, experiment=tmp_path / "linked.py")
+    engine.experiment.write_text(EXPERIMENT)
+    assert engine.run().returncode == 0
+    engine.experiment.write_text(EXPERIMENT.replace('Step("start"', 'Step("begin"'))
+    told = engine.call("why", "begin", "--note", "x").stdout
+    assert "because: never run" in told and "perhaps renamed from start (" in told and "config.note '' -> 'x'" in told

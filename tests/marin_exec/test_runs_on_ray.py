@@ -135,3 +135,22 @@ def test_driver_stopped_past_its_lease_its_task_is_cancelled_when_it_wakes(engin
         assert driver.returncode == 0, said
     assert "lease lost to another driver" in said and "reuse   held" in said
     assert show(engine, "held")["attempt"] == 2
+
+
+ADOPTING = """
+from marin_exec import adopt
+
+def pipeline():
+    return adopt({path!r}, {digest!r}, name="inputs/adopted")
+"""
+
+
+def test_content_other_than_stated_found_by_a_step_on_ray_exits_with_4(engine, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x.txt").write_text("x")
+    engine.experiment = tmp_path / "adopting.py"
+    engine.experiment.write_text(ADOPTING.format(path=str(data), digest="0" * 64))
+    refused = engine.run(backend="ray")
+    assert refused.returncode == 4, refused.stderr
+    assert "the experiment states " + "0" * 64 in refused.stderr
