@@ -8,7 +8,7 @@ from marin_exec.store.withdrawal import FREED
 
 
 def step_states(plan: Plan, store: Store) -> list[dict[str, Any]]:
-    """Returns one row a step: name, digest, state ("done", "running", "failed", "gone", "to run"), detail."""
+    """Returns one row a step: name, digest, state ("done", "running", "failed", "gone", "to link", "to run"), detail."""
     return [{**_state(each, store), "name": name} for each in plan.steps.values() for name in each.names]
 
 
@@ -24,6 +24,8 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
         return {**row, "state": "done", "detail": f"{each.record.finished[:19]} by run {each.record.run_id}"}
     if each.action is Action.GONE:
         return {**row, "state": "gone", "detail": each.reason}
+    if each.action is Action.LINK:
+        return {**row, "state": "to link", "detail": each.explanation}
     if head is not None and head.state == "free" and head.note.startswith((FREED, "invalidated")):
         return {**row, "state": "to run", "detail": head.note}
     if head is not None and head.state == "free" and head.note:
