@@ -85,12 +85,12 @@ bench-chain: $(STAMP)
 	@$(BIN)/python benchmarks/chain.py
 
 bench-peers-setup: $(STAMP)
-	@$(BIN)/python benchmarks/peers/setup.py
+	@$(BIN)/python -m benchmarks.peers.setup
 
 # Each part is run whatever became of the others; one that misses a bar makes the whole fail.
 bench-engine: bench-peers-setup
 	@failed=0; \
-	for part in benchmarks/engine.py benchmarks/engine_on_ray.py benchmarks/peers/compare.py; do $(BIN)/python $$part || failed=1; done; \
+	for part in engine engine_on_ray scale peers.compare; do $(BIN)/python -m benchmarks.$$part || failed=1; done; \
 	exit $$failed
 
 bench-house: $(STAMP)

@@ -105,16 +105,16 @@ def floor_ms(folder: Path, tries: int = 50) -> float:
 def plan_of_many(num_steps: int) -> tuple[float, float]:
     """Returns seconds of a warm plan, and the most memory that its process ever had, in MB. Runs in a process of its own."""
     code = (
-        "import sys; sys.path[:0] = sys.argv[1:2]; import engine, time\n"
+        "import sys; from benchmarks import engine\n"
         "from marin_exec.plan import make_plan; from marin_exec.store import Store\n"
-        "steps = engine.chain_and_wide(int(sys.argv[3])); store = Store.open(sys.argv[2])\n"
+        "steps = engine.chain_and_wide(int(sys.argv[2])); store = Store.open(sys.argv[1])\n"
         "seconds = engine.best_of(3, lambda: engine.seconds_of(lambda: make_plan(steps, store)))\n"
         "assert not make_plan(steps, store).to_run\n"
         "print(seconds, engine.peak_mb())"
     )
     with tempfile.TemporaryDirectory() as folder:
         fill(chain_and_wide(num_steps), Store.open(folder))
-        arguments = [str(Path(__file__).parent), folder, str(num_steps)]
+        arguments = [folder, str(num_steps)]
         printed = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
     seconds, megabytes = map(float, printed.stdout.split())
     return seconds, megabytes

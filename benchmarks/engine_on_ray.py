@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine import best_of, diamond
-
+from benchmarks.engine import best_of, diamond
 from marin_exec.plan import make_plan
 from marin_exec.provenance import RunContext
 from marin_exec.runners.ray import RayBackend
@@ -66,7 +65,7 @@ def run_steps(targets: list[Step], folder: Path, backend: RayBackend) -> float:
 def measure(address: str, tries: int) -> dict[str, float]:
     """Attaches to a cluster; returns seconds of both, and of attaching."""
     targets = diamond()
-    backend = RayBackend(address, by_value=("engine",))
+    backend = RayBackend(address, by_value=("benchmarks.engine",))
     started = time.perf_counter()
     backend.start()
     attached = time.perf_counter() - started
@@ -83,7 +82,7 @@ def measure(address: str, tries: int) -> dict[str, float]:
 
 def in_a_process_of_its_own(address: str, tries: int) -> dict[str, float]:
     """Returns what a driver measured that is not the process which started the cluster."""
-    command = [sys.executable, __file__, "--driver", address, "--tries", str(tries)]
+    command = [sys.executable, "-m", "benchmarks.engine_on_ray", "--driver", address, "--tries", str(tries)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=MOST_SECONDS)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,7 +1,7 @@
 """This engine beside others, on one graph of 200 steps: part of `make bench-engine`.
 
-    python benchmarks/peers/compare.py [ENGINE ...]     a JSON line a row, then the table
-    python benchmarks/peers/compare.py --save           the same of all, kept in results.json and put into the README
+    python -m benchmarks.peers.compare [ENGINE ...]     a JSON line a row, then the table
+    python -m benchmarks.peers.compare --save           the same of all, kept in results.json and put into the README
 
 Exit code 1 if a bar does not hold, or this engine's own row could not be measured.
 """
@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engines import ENGINES, FLOORS, OURS, Engine, environment_of
-from measure import Unproved, measure
-from table import table, with_table
+from benchmarks.bounded import Failed
+from benchmarks.peers.engines import ENGINES, FLOORS, OURS, Engine, environment_of
+from benchmarks.peers.measure import Unproved, measure
+from benchmarks.peers.table import table, with_table
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).parents[2] / "README.md"
@@ -73,7 +74,7 @@ def rows_of(engines: list[Engine], tries: int) -> list[dict[str, Any]]:
             continue
         try:
             row = dataclasses.asdict(measure(engine, tries))
-        except Unproved as error:
+        except (Unproved, Failed) as error:
             print(f"{engine.name}: has no row: {error}", file=sys.stderr)
             continue
         rows.append(row)

@@ -5,39 +5,36 @@ both times the last layer has the right values. Times are the best of several, b
 only ever make them larger; a process that takes too long is killed with its process group.
 """
 
+import dataclasses
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines import SCRIPTS, Engine, environment_of
-from scripts.dag import expected, steps
+from benchmarks.bounded import Ended, run_bounded
+from benchmarks.peers.engines import SCRIPTS, Engine, environment_of
+from benchmarks.peers.scripts.dag import expected, steps
 
-MOST_SECONDS = 170
 SLOW_SECONDS = 20
 """What takes longer is not tried again."""
 
 
 class Unproved(Exception):
-    """A run failed, took too long, ran other bodies than it should, or ended in other values."""
+    """A run executed other bodies than it should, or ended in other values."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """One process, and all that it waited for."""
+class Run:
+    """One run of the graph."""
 
-    seconds: float
-    cpu_seconds: float
-    peak_mb: float
+    ended: Ended
     bodies: int
     values: list[int] | None
+    """Of the last layer, as printed."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,8 @@ def measure(engine: Engine, tries: int) -> Row:
     """Returns an engine's row.
 
     Raises:
-        Unproved: a run did not do what it should; the message says which and shows the end of what it printed.
+        Unproved: a run did not do what it should.
+        Failed: a process failed, or took too long.
     """
     num_steps = len(steps())
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -96,24 +94,26 @@ def _ms_a_step(seconds: float, num_steps: int) -> float:
     return round(max(0.0, seconds) * 1000 / num_steps, 3)
 
 
-def _best(tries: int, run: Callable[[], Ended], bodies: int | None) -> Ended:
-    """Returns the fastest of several runs, all of them proved; `bodies` is how many must run, None for start-up alone."""
-    ended: list[Ended] = []
-    while len(ended) < tries and not (ended and ended[-1].seconds > SLOW_SECONDS):
-        ended.append(run())
+def _best(tries: int, run: Callable[[], Run], bodies: int | None) -> Ended:
+    """Returns the least that several runs took, all of them proved.
+
+    Args:
+        bodies: how many must have been executed; None for start-up alone.
+    """
+    runs: list[Run] = []
+    while len(runs) < tries and not (runs and runs[-1].ended.seconds > SLOW_SECONDS):
+        runs.append(run())
         if bodies is None:
             continue
-        if ended[-1].bodies != bodies:
-            raise Unproved(f"{ended[-1].bodies} bodies ran, and {bodies} should have")
-        if ended[-1].values != expected():
-            raise Unproved(f"ended in {ended[-1].values}, and should have in {expected()}")
-    fastest = min(ended, key=lambda each: each.seconds)
-    return Ended(
-        fastest.seconds, min(each.cpu_seconds for each in ended), fastest.peak_mb, fastest.bodies, fastest.values
-    )
+        if runs[-1].bodies != bodies:
+            raise Unproved(f"{runs[-1].bodies} bodies ran, and {bodies} should have")
+        if runs[-1].values != expected():
+            raise Unproved(f"ended in {runs[-1].values}, and should have in {expected()}")
+    fastest = min((each.ended for each in runs), key=lambda each: each.seconds)
+    return dataclasses.replace(fastest, cpu_seconds=min(each.ended.cpu_seconds for each in runs))
 
 
-def _runner(engine: Engine, folder: Path) -> Callable[..., Ended]:
+def _runner(engine: Engine, folder: Path) -> Callable[..., Run]:
     """Returns a function that runs the engine's script once; "cold" empties its state first."""
     python = str(environment_of(engine) / "bin/python") if engine.requirements else sys.executable
     state, count = folder / "state", folder / "count"
@@ -122,43 +122,13 @@ def _runner(engine: Engine, folder: Path) -> Callable[..., Ended]:
     if engine.requirements:
         environment.pop("PYTHONPATH", None)
 
-    def run(how: str, *arguments: str) -> Ended:
+    def run(how: str, *arguments: str) -> Run:
         if how == "cold":
             state.rename(folder / f"state-{time.monotonic_ns()}")
         state.mkdir(exist_ok=True)
         count.write_bytes(b"")
-        command = [python, str(SCRIPTS / engine.script), *arguments]
-        ended = run_bounded(command, environment, folder)
-        return Ended(*ended[:3], count.stat().st_size, ended[3])
+        ended = run_bounded([python, SCRIPTS / engine.script, *arguments], environment, folder)
+        lines = [line.removeprefix("values ") for line in ended.printed.splitlines() if line.startswith("values ")]
+        return Run(ended, count.stat().st_size, json.loads(lines[-1]) if lines else None)
 
     return run
-
-
-def run_bounded(
-    command: list[str], environment: dict[str, str], folder: Path
-) -> tuple[float, float, float, list[int] | None]:
-    """Runs a command to its end; returns seconds, CPU seconds, peak MB and the values that it printed.
-
-    Raises:
-        Unproved: it failed, or took longer than MOST_SECONDS and was killed.
-    """
-    with open(folder / "printed", "wb+") as printed:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        too_long = threading.Timer(MOST_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
-        too_long.start()
-        try:
-            _, status, usage = os.wait4(process.pid, 0)  # of the process and all that it waited for
-        finally:
-            too_long.cancel()
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        printed.seek(0)
-        text = printed.read().decode(errors="replace")
-    if process.returncode != 0:
-        why = f"took longer than {MOST_SECONDS} s" if seconds >= MOST_SECONDS else f"exit code {process.returncode}"
-        raise Unproved(f"{' '.join(command)}: {why}; it printed: ...{text[-1500:]}")
-    values = [json.loads(line.removeprefix("values ")) for line in text.splitlines() if line.startswith("values ")]
-    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, values[-1] if values else None

@@ -1,6 +1,6 @@
 """Makes the peers' environments: `make bench-peers-setup`. What is there already is left alone.
 
-    python benchmarks/peers/setup.py [ENGINE ...]
+    python -m benchmarks.peers.setup [ENGINE ...]
 
 An engine that cannot be installed is named, and its row is left out of the table: it says nothing about the others.
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engines import ENGINES, Engine, environment_of
+from benchmarks.peers.engines import ENGINES, Engine, environment_of
 
 INSTALL_SECONDS = 600
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from engines import OURS
+from benchmarks.peers.engines import OURS
 
 HEADER = (
     *("engine", "start, s", "cold, ms/step", "CPU", "warm, ms/step", "CPU", "warm run, s", "files"),
