@@ -25,6 +25,7 @@ class Ended:
     cpu_seconds: float
     """Of the process and all that it waited for: steadier than `seconds` where other programs run too."""
     peak_mb: float
+    """No less than this process had when it started that one, so what measures must itself be small."""
     printed: str
 
 

@@ -7,7 +7,6 @@ power cut.
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -102,24 +101,6 @@ def floor_ms(folder: Path, tries: int = 50) -> float:
     return 1000 * seconds_of(lambda: [three(n) for n in range(tries)]) / tries
 
 
-def plan_of_many(num_steps: int) -> tuple[float, float]:
-    """Returns seconds of a warm plan, and the most memory that its process ever had, in MB. Runs in a process of its own."""
-    code = (
-        "import sys; from benchmarks import engine\n"
-        "from marin_exec.plan import make_plan; from marin_exec.store import Store\n"
-        "steps = engine.chain_and_wide(int(sys.argv[2])); store = Store.open(sys.argv[1])\n"
-        "seconds = engine.best_of(3, lambda: engine.seconds_of(lambda: make_plan(steps, store)))\n"
-        "assert not make_plan(steps, store).to_run\n"
-        "print(seconds, engine.peak_mb())"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        fill(chain_and_wide(num_steps), Store.open(folder))
-        arguments = [folder, str(num_steps)]
-        printed = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
-    seconds, megabytes = map(float, printed.stdout.split())
-    return seconds, megabytes
-
-
 def fill(steps: list[Step], store: Store) -> None:
     """Brings a store to where all steps are done; without syncing, which 10,000 times takes minutes on a slow disk."""
     sync, os.fsync = os.fsync, lambda fd: None
@@ -127,10 +108,6 @@ def fill(steps: list[Step], store: Store) -> None:
         run_all(steps, store)
     finally:
         os.fsync = sync
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def start_seconds(*command: str) -> float:
@@ -193,9 +170,6 @@ def main() -> None:
     ):
         report(f"heavy modules that {statement!r} imports", len(heavy_modules(statement)), "modules", 0)
     measure_steps(report)
-    seconds, megabytes = plan_of_many(10_000)
-    report("warm plan of 10,000 steps (half a chain, half wide)", seconds, "s", 5)
-    report("memory of that process", megabytes, "MB", 500)
     sys.exit(not all(figures))
 
 
