@@ -30,6 +30,8 @@ RUNS = f"{CONTROL}/runs"
 SCRATCH = f"{CONTROL}/scratch"
 REPLACEABLE = frozenset({"head.json"})
 """Base names of the objects that are ever replaced; all others are written once."""
+HINTS = f"{CONTENT}/"
+"""What is below says where to look, by its name alone: it need not outlive a power cut, whole or at all."""
 TEMPORARY = ".marin-temporary-"
 """How the names of unfinished files begin; they count for nothing."""
 

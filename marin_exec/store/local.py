@@ -17,7 +17,7 @@ import shutil
 from typing import Any
 
 from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
-from marin_exec.store.layout import REPLACEABLE, TEMPORARY
+from marin_exec.store.layout import HINTS, REPLACEABLE, TEMPORARY
 
 _READ_TRIES = 1000
 _EMPTY_LISTINGS = 5
@@ -90,7 +90,7 @@ class LocalFiles:
     def create(self, path: str, data: bytes) -> int:
         full = self._base + path
         if not _is_replaceable(path):
-            _link_new(full, data, make_parents=True)
+            _link_new(full, data, make_parents=True, synced=not path.startswith(HINTS))
             return 1
         if _numbers(full):
             raise AlreadyExists(path)
@@ -173,7 +173,7 @@ def _numbers(full: str) -> list[int]:
     ]
 
 
-def _link_new(final: str, data: bytes, *, make_parents: bool) -> None:
+def _link_new(final: str, data: bytes, *, make_parents: bool, synced: bool = True) -> None:
     if os.path.lexists(final):
         raise AlreadyExists(final)
     temporary = os.path.join(os.path.dirname(final), TEMPORARY + secrets.token_hex(8))
@@ -183,7 +183,8 @@ def _link_new(final: str, data: bytes, *, make_parents: bool) -> None:
             with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())  # the content before the name
+                if synced:
+                    os.fsync(file.fileno())  # the content before the name
             os.link(temporary, final)
         except FileExistsError:
             if os.stat(temporary).st_nlink == 1:

@@ -213,6 +213,13 @@ def test_junk_in_the_index_is_passed_over(world, key, junk):
     assert states(world.run(line(key, note="x"))) == ["done", "linked", "linked"]
 
 
+def test_entry_that_a_power_cut_emptied_is_found_all_the_same(world, key):
+    world.run(line(key))
+    for entry in Path(world.store.prefix, ".marin/content").rglob("*.json"):
+        entry.write_bytes(b"")
+    assert states(world.run(line(key, note="x"))) == ["done", "linked", "linked"]
+
+
 def test_two_drivers_that_link_at_once_leave_one_link(world, key):
     world.run(line(key))
     world.run(line(key, note="x"), until=["text"])
