@@ -71,13 +71,15 @@ def local_copy(path: str) -> Generator[str]:
         FileNotFoundError: there is no such directory.
     """
     files, root = filesystem(path)
-    if not files.isdir(root):
-        raise FileNotFoundError(f"{path}: no such directory")
     if is_local(path):
+        if not Path(root).is_dir():
+            raise FileNotFoundError(f"{path}: no such directory")
         yield root
         return
+    found = files.find(root)
+    if not found:
+        raise FileNotFoundError(f"{path}: no such directory")
     with tempfile.TemporaryDirectory(prefix="marin-copy-") as local:
-        found = files.find(root)
         base = files._strip_protocol(root).rstrip("/") + "/"
         files.get(found, [f"{local}/{each.removeprefix(base)}" for each in found])
         yield local

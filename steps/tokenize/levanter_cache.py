@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from marin_exec import StepFailed
-from steps.files import local_copy, names_in
+from steps.files import local_copy
 
 FIELD = "input_ids"
+_LEDGER = "shard_ledger.json"  # Levanter writes it last
 
 
 def write_cache(directory: str, tokens: np.ndarray, offsets: np.ndarray, metadata: dict[str, Any]) -> list[str]:
@@ -45,10 +46,14 @@ def read_cache(path: str) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         StepFailed: there is no finished cache at `path`, or it cannot be read.
     """
-    if "shard_ledger.json" not in names_in(path):  # Levanter writes it last
-        raise StepFailed(f"{path}: no finished Levanter cache there (shard_ledger.json is missing)")
-    with local_copy(path) as local:
-        return _read_arrays(local, path)
+    unfinished = f"{path}: no finished Levanter cache there ({_LEDGER} is missing)"
+    try:
+        with local_copy(path) as local:
+            if not (Path(local) / _LEDGER).exists():
+                raise StepFailed(unfinished)
+            return _read_arrays(local, path)
+    except FileNotFoundError as error:
+        raise StepFailed(unfinished) from error
 
 
 def _read_arrays(directory: str, where: str) -> tuple[np.ndarray, np.ndarray]:
