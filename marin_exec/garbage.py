@@ -12,14 +12,14 @@ came first, either the root is seen here and the step is put back, or the plan t
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from marin_exec.reachable import InUse, of_roots, reach
 from marin_exec.records import Head
 from marin_exec.store import Root, Store, Versioned, layout, root_ids, roots
-from marin_exec.store.run_log import run_ids, unfinished
+from marin_exec.store.run_log import root_if_unfinished, run_ids
 from marin_exec.store.withdrawal import hold_for_cleaning
 from marin_exec.walking import AttemptDirectory, Contents, attempt_directories, contents, remove, temporary_files
 
@@ -52,11 +52,16 @@ class Survey:
 
     store: Store
     keep_last: int | None
+    limit: float
+    """What was written to since stays; seconds since 1970."""
     garbage: list[Garbage] = field(default_factory=list)
     withdraw: set[str] = field(default_factory=set)
     """Digests of steps that lose their result."""
     heads: dict[str, Versioned[Head]] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
+    """Digests of steps whose holders live."""
+    holding: set[str] = field(default_factory=set)
+    """The runs that hold those."""
     in_use: InUse = field(default_factory=InUse)
     num_roots: int = 0
     _seen: tuple[list[str], list[str]] | None = None
@@ -80,7 +85,7 @@ class Survey:
         if seen == self._seen:
             return
         self._seen = seen
-        counted = live_roots(self.store, self.keep_last)
+        counted = live_roots(self.store, self.keep_last, self.holding, self.limit)
         self.num_roots = len(counted)
         starts = of_roots(counted) | self.alive
         self.in_use = reach(self.store, starts, self.heads, self.alive, InUse())
@@ -96,19 +101,29 @@ class Removed:
     """Why something was left after all, one line each."""
 
 
-def live_roots(store: Store, keep_last: int | None) -> list[Root]:
-    """Returns the roots that count: all, or the newest of each experiment and those of runs that have not ended."""
+def live_roots(store: Store, keep_last: int | None, holding: Collection[str], limit: float) -> list[Root]:
+    """Returns the roots that count: all, or the newest of each experiment and those of runs that go on.
+
+    Args:
+        holding: runs that hold a step, and live.
+        limit: another run that has not said that it ended goes on if it has said something since; seconds since 1970.
+    """
     found = roots(store)
     if keep_last is None:
         return list(found.values())
-    running = {started.get("root") for run_id in run_ids(store) if (started := unfinished(store, run_id)) is not None}
+    counted = set()
+    for run_id in run_ids(store):
+        unfinished = root_if_unfinished(store, run_id)
+        if unfinished is not None:
+            root, last = unfinished
+            if run_id in holding or datetime.fromisoformat(last).timestamp() > limit:
+                counted.add(root)
     taken: Counter[str] = Counter()
-    chosen = []
     for root_id, root in found.items():  # newest first
         taken[root.name] += 1
-        if taken[root.name] <= keep_last or root_id in running:
-            chosen.append(root)
-    return chosen
+        if taken[root.name] <= keep_last:
+            counted.add(root_id)
+    return [root for root_id, root in found.items() if root_id in counted]
 
 
 def survey(store: Store, *, grace_seconds: float, now: float, silent: Silent, keep_last: int | None = None) -> Survey:
@@ -123,12 +138,14 @@ def survey(store: Store, *, grace_seconds: float, now: float, silent: Silent, ke
     Raises:
         StoreError: something cannot be read, so it is not known what is in use.
     """
-    found = Survey(store, keep_last)
+    limit = now - grace_seconds
+    found = Survey(store, keep_last, limit)
     found.heads = read_heads(store)
     held = {digest: each.data for digest, each in found.heads.items() if each.data.state == "held"}
     found.alive = set(held) - silent(held)
+    begun = store.look_up_all(lambda digest: store.begun_record(digest, held[digest].attempt), sorted(found.alive))
+    found.holding = {record.run_id for record in begun if record is not None}
     found.look()
-    limit = now - grace_seconds
     counted: list[tuple[Garbage, Contents]] = []
 
     def add(path: str, step: str, digest: str, reason: str, inside: Contents) -> None:

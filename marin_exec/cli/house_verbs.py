@@ -45,7 +45,7 @@ class Duration(click.ParamType):
     "--keep-last",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Count only the newest N roots of each experiment (and those of unfinished runs); by default all count.",
+    help="Count only the newest N roots of each experiment (and those of runs that go on); by default all count.",
 )
 @prefix_option
 @json_option

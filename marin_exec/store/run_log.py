@@ -47,8 +47,9 @@ def run_events(store: Store, run_id: str) -> list[dict[str, Any]]:
     return events
 
 
-def unfinished(store: Store, run_id: str) -> dict[str, Any] | None:
-    """Returns how a run began if its log does not say that it ended: it goes on, or died. None if it ended."""
+def root_if_unfinished(store: Store, run_id: str) -> tuple[str, str] | None:
+    """Returns the id of the root that a run counts on, and when it logged last, if its log does not say that it ended."""
     events = run_events(store, run_id)
-    ended = not events or any(event["type"] == "finished" for event in events)
-    return None if ended else events[0]
+    if not events or events[-1]["type"] == "finished":
+        return None
+    return events[0].get("root", ""), events[-1]["time"]

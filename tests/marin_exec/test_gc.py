@@ -1,6 +1,8 @@
 """Cleaning up: what goes, what stays, and that it is safe beside runs, beside itself and when it is killed."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from marin_exec.garbage import Survey, clean, survey
 from marin_exec.plan import make_plan
 from marin_exec.store import StalenessWatch, Store, claim, drop_root, register_root, roots
 from marin_exec.store.manifest import output_digest
+from marin_exec.store.run_log import open_run_log
 from marin_exec.store.watching import dead_holders
 
 RAN: list[str] = []
@@ -311,34 +314,44 @@ def test_two_collectors_at_once_remove_everything_once(world):
     assert find(world).garbage == []
 
 
-@pytest.mark.parametrize("steps_until_kill", range(1, 16))
-def test_collector_killed_at_any_removal_leaves_a_store_that_a_run_and_a_second_one_handle(
-    world, monkeypatch, steps_until_kill
-):
+# Ends its own process at the n-th call that changes the disk, as a kill would: nothing is closed or given back.
+KILLED = """
+import os, sys, time
+from marin_exec.garbage import clean, survey
+from marin_exec.store import Store
+
+left = int(sys.argv[2])
+
+
+def killing(real):
+    def call(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os._exit(9)
+        return real(*arguments, **options)
+
+    return call
+
+
+store = Store.open(sys.argv[1])
+found = survey(store, grace_seconds=0, now=time.time() + 7200, silent=lambda held: set(held))
+for name in ("unlink", "rmdir", "link"):
+    setattr(os, name, killing(getattr(os, name)))
+clean(found, "ada")
+"""
+
+
+@pytest.mark.parametrize("calls_until_kill", range(1, 29, 3))
+def test_collector_killed_at_any_removal_leaves_a_store_that_a_run_and_a_second_one_handle(world, calls_until_kill):
     FAIL.add("s1")
     run(world, chain(shards=2), name="old")
     FAIL.clear()
     run(world, chain(shards=2), name="old")
     run(world, chain("b"), name="kept")
     drop_root(world.store, next(each for each, root in roots(world.store).items() if root.name == "old"))
-    pid = os.fork()
-    if pid == 0:
-        left = [steps_until_kill]
-
-        def killing(real: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                left[0] -= 1
-                if not left[0]:
-                    os._exit(9)
-                return real(*arguments, **options)
-
-            return call
-
-        for name in ("unlink", "rmdir", "link"):
-            monkeypatch.setattr(os, name, killing(getattr(os, name)))
-        clean(find(world), "ada")
-        os._exit(0)
-    os.waitpid(pid, 0)
+    killed = subprocess.run([sys.executable, "-c", KILLED, world.store.prefix, str(calls_until_kill)], timeout=60)
+    assert killed.returncode == 9, "there are fewer calls than that"
     statuses = world.run(chain(shards=2))
     assert statuses["end"].state in ("done", "reused")
     for status in statuses.values():  # base may be gone, and not needed
@@ -440,3 +453,18 @@ def test_adopted_data_is_never_touched(world, tmp_path):
         drop_root(world.store, each)
     clean(find(world), "ada")
     assert (outside / "data.txt").read_text() == "mine"
+
+
+def test_keep_last_counts_the_root_of_a_run_that_goes_on_and_not_that_of_one_that_died_long_ago(world):
+    for text in ("old", "new"):
+        run(world, chain(text))
+    root = next(each for each, found in roots(world.store).items() if world.plan(chain("old")).targets == found.digests)
+    with open_run_log(world.store, "20261201T080701-9da6dc") as log:
+        log.event("started", run_id="20261201T080701-9da6dc", root=root)
+    now = time.time()
+    assert find(world, keep_last=1, grace=3600, now=now + 3000).num_roots == 2
+    assert find(world, keep_last=1, grace=3600, now=now + 4000).num_roots == 1
+    with open_run_log(world.store, "20261201T080702-9da6dc") as log:
+        log.event("started", run_id="20261201T080702-9da6dc", root=root)
+        log.event("finished")
+    assert find(world, keep_last=1, grace=3600, now=now + 4000).num_roots == 1
