@@ -54,8 +54,8 @@ def stage(request) -> Iterator[str]:
     STAGES[request.node.name].go_on.set()
 
 
-def wait_until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + DEADLINE
+def wait_until(holds: Callable[[], Any], seconds: float = DEADLINE) -> None:
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.005)
@@ -72,13 +72,13 @@ def take_over(store: Store, digest: str) -> None:
 
 def test_lost_lease_wakes_a_loop_that_would_wait_for_long(world, stage):
     backend = ThreadBackend()
-    patient = Timing(heartbeat=0.05, lease=0.25, poll=DEADLINE)  # the loop sleeps as long as the whole test may take
+    patient = Timing(heartbeat=0.05, lease=0.25, poll=DEADLINE / 3)
     scheduler = world.scheduler(world.plan(Step("work", work, WorkConfig(stage))), backend, timing=patient)
     thread = threading.Thread(target=scheduler.run)
     thread.start()
     wait_until(lambda: STAGES[stage].began)
     take_over(world.store, backend.submitted[0].digest)
-    wait_until(lambda: backend.cancelled)
+    wait_until(lambda: backend.cancelled, seconds=patient.poll / 2)  # by itself the loop would look later
     thread.join(DEADLINE)
     (status,) = scheduler.statuses.values()
     assert status.state is State.DONE and status.record is not None and status.record.attempt == 3
