@@ -117,11 +117,12 @@ class Heartbeats:
             renewal.missed = 0
         except LeaseLost as error:
             self._report(renewal, f"lease lost to another driver ({error})")
-        except (OSError, StoreError) as error:
+        except Exception as error:  # of whatever class: a thread that died of it would leave other leases unrenewed
+            said = str(error) if isinstance(error, (OSError, StoreError)) else f"{type(error).__name__}: {error}"
             if renewal.missed >= self._most_missed:
-                self._give_up(renewal, str(error))
+                self._give_up(renewal, said)
             else:
-                logger.warning("%s: heartbeat failed, trying again: %s", renewal.name, error)
+                logger.warning("%s: heartbeat failed, trying again: %s", renewal.name, said)
 
     def _give_up(self, renewal: _Renewal, why: str) -> None:
         self._report(

@@ -56,6 +56,26 @@ def test_driver_stopped_past_its_lease_is_followed_and_when_woken_reuses_the_oth
     assert not any("record.json" in path or "head.json" in path for path in changed)
 
 
+def test_driver_stopped_past_its_lease_adds_nothing_to_the_chain_of_a_forced_run(engine):
+    """Its shards are pieces of the chain that it was in, which the other did not take up."""
+    slow = ("--backend", "local", "--shard_seconds", "0.3")
+    sleeper = engine.start(*slow)
+    wait_for(engine, "shard-1")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    forced = engine.run("--shard_seconds", "0.3", "--force", "numbers")
+    assert forced.returncode == 0, forced.stderr
+    record = record_of(engine, "numbers")
+    assert (record["attempt"], record["chain"]) == (2, 2) and record["pieces"] == {"made": 4, "taken_up": 0}
+    mine = engine.store / f".marin/steps/{record['digest']}/pieces/2"
+    before = {path: path.read_bytes() for path in mine.rglob("*.json")}
+    os.kill(sleeper.pid, signal.SIGCONT)
+    _, said = sleeper.communicate(timeout=90)
+    assert sleeper.returncode == 0 and "reuse   numbers" in said, said
+    assert {path: path.read_bytes() for path in mine.rglob("*.json")} == before and len(before) == 4
+    assert record_of(engine, "numbers") == record
+    assert all(f"{record['output_path']}" in json.loads(text)["attempt_path"] for text in before.values())
+
+
 def test_drivers_five_at_once_run_each_step_once_and_all_end_well(engine):
     drivers = [engine.start("--backend", "local", "--shard_seconds", "0.1") for _ in range(5)]
     ended = [driver.communicate(timeout=120) for driver in drivers]
