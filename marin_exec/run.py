@@ -71,15 +71,15 @@ def run_plan(
     with reporter, events:
         try:
             if scheduler.begin():
-                if backend == "ray":
-                    reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
                 with _EndingSignals(scheduler) as signals:
+                    if backend == "ray":
+                        reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
                     scheduler.backend.start()
                     signals.set()  # again: Ray has set its own
                     scheduler.backend.check(store, _may_run(statuses), reporter.note)
                     signals.interrupt = scheduler.backend.name == "local"
                     scheduler.run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # the latter from Ray's own handler of SIGTERM, while it starts
             interrupted = True
         finally:
             scheduler.backend.stop()

@@ -60,6 +60,8 @@ class RayBackend:
         self._stopping = Stopping()
         self._environments = Environments()
         self._head = HeadWatch()
+        self._imported = False
+        """Whether there is a Ray to stop: an interrupt may come in the middle of its import."""
         self._run_rank: Any = None
         self._messages = contextlib.ExitStack()
         self._nodes: list[dict[str, float]] = []
@@ -74,6 +76,7 @@ class RayBackend:
         import ray
         from ray import cloudpickle
 
+        self._imported = True
         for name in self._by_value:
             if name in sys.modules:
                 cloudpickle.register_pickle_by_value(sys.modules[name])
@@ -178,12 +181,13 @@ class RayBackend:
             attempt.cancel()
 
     def stop(self) -> None:
-        import ray
-
         self._attempts.clear()
-        if ray.is_initialized() and head_answers():
-            self._stopping.wait()
-        ray.shutdown()
+        if self._imported:
+            import ray
+
+            if ray.is_initialized() and head_answers():
+                self._stopping.wait()
+            ray.shutdown()
         self._messages.close()
 
     def describe(self) -> dict[str, Any]:

@@ -72,6 +72,17 @@ def test_sigterm_cancels_gives_the_lease_back_and_exits_130(engine):
     assert row["state"] == "stopped" and "cancelled" in row["detail"]
 
 
+def test_sigterm_while_ray_is_being_started_is_an_interrupt_too(engine):
+    engine.experiment = EXPERIMENTS / "trouble.py"
+    driver = engine.start()
+    lines = iter(driver.stderr.readline, "")
+    assert any("starting Ray on this machine" in line for line in lines)
+    driver.send_signal(signal.SIGTERM)
+    _, said = driver.communicate(timeout=60)
+    assert driver.returncode == 130, said
+    assert "interrupted" in said and not list(engine.store.glob("trouble-*"))
+
+
 def test_steps_that_end_in_every_way_side_by_side_each_is_said_once_and_clearly(engine, tmp_path):
     """One run, started in a folder whose modules shadow the standard library's: Ray's workers do not see those."""
     folder = tmp_path / "experiment"
