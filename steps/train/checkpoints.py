@@ -56,8 +56,10 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
         model: described in the checkpoint, so that it can be evaluated by itself.
         history: what was logged since the last call; it is marked as kept.
     """
-    with _written_by_levanter(path) as directory:  # each rank writes a part; rank 0 waits for the others
-        levanter.checkpoint.save_checkpoint(state, step, directory, is_temporary=False)
+    # Of arrays over devices each rank writes a part, and rank 0 waits for all; what is in the host's memory rank 0 writes.
+    written: Any = state if _ranks_may_share(path) else jax.tree.map(host_array, state)
+    with _written_by_levanter(path) as directory:
+        levanter.checkpoint.save_checkpoint(written, step, directory, is_temporary=False)
     arrays = array_digests(state)
     if jax.process_index():
         return
@@ -125,15 +127,18 @@ def _levanter_reaches(path: str) -> bool:
     return scheme in ("file", "gs")
 
 
+def _ranks_may_share(path: str) -> bool:
+    """Returns whether several ranks may write one checkpoint: they share a database, whose first member they create at once.
+
+    Not through a local folder, of which each has its own. And not on a server that stands for Google's: of two ranks that create
+    an object there, if it is not there yet, both may succeed (seen with fake-gcs-server), and one's part is lost.
+    """
+    emulated = path.startswith("gs://") and "STORAGE_EMULATOR_HOST" in os.environ
+    return jax.process_count() == 1 or (_levanter_reaches(path) and not emulated)
+
+
 def _written_by_levanter(path: str) -> AbstractContextManager[str]:
-    if _levanter_reaches(path):
-        return nullcontext(path)
-    if jax.process_count() > 1:  # each rank's folder would hold its own part only
-        raise StepFailed(
-            f"checkpoint {path}: {jax.process_count()} ranks can't write it together: Levanter reaches local disks, gs:// and "
-            "Amazon's s3:// only. Use a store there, or ranks=1"
-        )
-    return local_folder(path)
+    return nullcontext(path) if _levanter_reaches(path) else local_folder(path)
 
 
 def _read_by_levanter(path: str) -> AbstractContextManager[str]:

@@ -14,6 +14,9 @@ from tests.steps.train.training_runs import LastingOut, logs, rows, tiny_config,
 
 STEPS = 20
 CHANGES = {"num_steps": STEPS, "log_every": STEPS}
+pytestmark = pytest.mark.timeout(
+    900
+)  # of which most is the start of processes that share two cores with whatever else runs
 CLOSE = 2e-5
 """Between losses of 7 nats on one device and on two, over 20 updates; measured: at most 1e-6. Sums over a batch in another order
 differ in the last digits, and training amplifies that."""
