@@ -148,13 +148,15 @@ def kill_when(
 ) -> None:
     """Kills a driver, and then what is left of its cluster, as soon as a condition holds; looks again after each pause."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert driver.poll() is None, f"the run ended before it could be killed:\n{log.read_text()}"
-        assert time.monotonic() < deadline, f"nothing to kill in {seconds:.0f} s:\n{log.read_text()}"
-        time.sleep(pause_seconds)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait(timeout=30)
-    kill_session(driver)
+    try:
+        while not condition():
+            assert driver.poll() is None, f"the run ended before it could be killed:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"nothing to kill in {seconds:.0f} s:\n{log.read_text()}"
+            time.sleep(pause_seconds)
+    finally:
+        driver.kill()
+        driver.wait(timeout=30)
+        kill_session(driver)
 
 
 def kill_session(driver: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,7 @@ from chain_store import Chain, ChainStore, kill_when
 from marin_exec.store import Store, pieces
 from steps.train.threads import UNSPLIT_PRODUCTS
 
-pytestmark = pytest.mark.timeout(1200)  # the first test of a session waits for the cold run
+pytestmark = pytest.mark.timeout(1800)  # the first test of a session waits for the cold run
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def assert_same_outputs(chain: Chain, finished: ChainStore) -> None:
 def test_chain_on_gcs_killed_in_the_hero_and_run_again_equals_the_chain_on_a_local_disk(chain, finished, tmp_path):
     hero, store, log = finished.record("hero"), Store.open(chain.prefix), tmp_path / "killed.log"
     driver = chain.start("--backend", "local", log=log)
-    kill_when(driver, lambda: bool(pieces(store, hero["digest"], 1, "milestone")), log, pause_seconds=0.1)
+    kill_when(driver, lambda: bool(pieces(store, hero["digest"], 1, "milestone")), log, seconds=1200, pause_seconds=0.1)
     published = pieces(store, hero["digest"], 1, "milestone")
     assert 0 < len(published) < len(hero["milestones"]) and store.current(hero["digest"]) is None
 
-    again = chain.call("run", "--backend", "local")
+    again = chain.call("run", "--backend", "local", timeout=1200)
     assert again.returncode == 0, again.stderr
     resumed = store.current(hero["digest"])
     assert resumed.attempt == 2 and resumed.measured["resumed_from_step"] >= 25
@@ -53,6 +53,6 @@ def test_chain_on_gcs_killed_in_the_hero_and_run_again_equals_the_chain_on_a_loc
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", ["s3_server"], indirect=True)
 def test_chain_on_s3_equals_the_chain_on_a_local_disk(chain, finished):
-    done = chain.call("run", "--backend", "local")
+    done = chain.call("run", "--backend", "local", timeout=1200)
     assert done.returncode == 0, done.stderr
     assert_same_outputs(chain, finished)
