@@ -8,6 +8,7 @@ Without an address, a cluster is started on this machine, bound to the loopback 
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import socket
@@ -124,15 +125,21 @@ class RayBackend:
         )
         return token
 
+    @functools.cached_property
+    def _own_node(self) -> dict[str, float]:
+        """What the cluster on this machine has; asking it takes as long as sending a task does."""
+        import ray
+
+        (node,) = ray.nodes()
+        return node["Resources"]
+
     def _checked_cpus(self, task: AttemptTask) -> float:
         """Returns the CPUs of the cluster on this machine, which never grows: what it has not got, nobody waits for.
 
         Raises:
             StepFailed: the step needs something else of which there is too little.
         """
-        import ray
-
-        (there,) = (node["Resources"] for node in ray.nodes())
+        there = self._own_node
         lacks = shortfall(dataclasses.replace(task.resources, cpus=0), [there])
         if lacks:
             raise StepFailed(
