@@ -1,27 +1,22 @@
-"""Cleaning up: what of a store nobody needs any more, and how it is removed while others run.
+"""What of a store nobody needs any more: found by looking, and nothing is written. `marin_exec.cleaning` removes it.
 
 Free to go are outputs that no root leads to, attempts that were superseded or failed, pieces of finished chains (their
-files are linked into the final attempt), records of attempts that never counted, temporary files. Heads, records and logs
-stay: they are the lineage. What is younger than the grace stays too.
-
-Removing is safe against a run that starts at the same time. A run registers its root first and plans then. A step that is
-not in use is first withdrawn (from then on no plan counts on it) and only then are the roots looked at again: whichever
-came first, either the root is seen here and the step is put back, or the plan there sees that the output is gone.
+files are linked into the final attempt), records of attempts that never counted, what a killed `verify --rerun` left, and
+temporary files. Heads, records and logs stay: they are the lineage. What is younger than the grace stays too.
 """
 
-import os
-import socket
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Any
 
 from marin_exec.reachable import InUse, of_roots, reach
 from marin_exec.records import Head
 from marin_exec.store import Root, Store, Versioned, layout, root_ids, roots
 from marin_exec.store.run_log import root_if_unfinished, run_ids
-from marin_exec.store.withdrawal import hold_for_cleaning
-from marin_exec.walking import AttemptDirectory, Contents, attempt_directories, contents, remove, temporary_files
+from marin_exec.walking import AttemptDirectory, Contents, attempt_directories, contents, temporary_files
 
 TEMPORARY_AGE_SECONDS = 3600.0
 """A temporary file lives for moments; one of this age has no writer, whatever the grace."""
@@ -65,6 +60,7 @@ class Survey:
     in_use: InUse = field(default_factory=InUse)
     num_roots: int = 0
     _seen: tuple[list[str], list[str]] | None = None
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
 
     def now_in_use(self, digest: str) -> bool:
         """Returns whether a step that was not in use is by now."""
@@ -81,24 +77,15 @@ class Survey:
 
     def look(self) -> None:
         """Works out what is in use, unless no root was registered and no run began since the last look."""
-        seen = (root_ids(self.store), self.store.names(layout.RUNS))
-        if seen == self._seen:
-            return
-        self._seen = seen
-        counted = live_roots(self.store, self.keep_last, self.holding, self.limit)
-        self.num_roots = len(counted)
-        starts = of_roots(counted) | self.alive
-        self.in_use = reach(self.store, starts, self.heads, self.alive, InUse())
-
-
-@dataclass
-class Removed:
-    """What a removal did."""
-
-    files: int = 0
-    bytes: int = 0
-    skipped: list[str] = field(default_factory=list)
-    """Why something was left after all, one line each."""
+        with self._lock:
+            seen = (root_ids(self.store), self.store.names(layout.RUNS))
+            if seen == self._seen:
+                return
+            counted = live_roots(self.store, self.keep_last, self.holding, self.limit)
+            self.num_roots = len(counted)
+            starts = of_roots(counted) | self.alive
+            self.in_use = reach(self.store, starts, self.heads, self.alive, InUse())
+            self._seen = seen
 
 
 def live_roots(store: Store, keep_last: int | None, holding: Collection[str], limit: float) -> list[Root]:
@@ -246,66 +233,3 @@ def _share_out(insides: list[Contents], garbage: list[Garbage]) -> None:
             names[identity] += 1
             if names[identity] == links:
                 each.bytes += size_bytes
-
-
-def clean(found: Survey, by: str) -> Removed:
-    """Removes what a survey found, as far as it still may go.
-
-    Args:
-        by: who does it, for the heads of steps that lose their result.
-    """
-    done = Removed()
-    by_step: dict[str, list[Garbage]] = {}
-    for each in found.garbage:
-        by_step.setdefault(each.digest, []).append(each)
-    for each in by_step.pop("", ()):
-        if each.step and _is_recorded(found.store, each.path):
-            done.skipped.append(f"{each.path}: a run has begun to write there")
-        else:
-            _remove(found.store, each, done)
-    for digest, garbage in by_step.items():
-        _clean_step(found, digest, garbage, by, done)
-    return done
-
-
-def _clean_step(found: Survey, digest: str, garbage: list[Garbage], by: str, done: Removed) -> None:
-    store, withdraw = found.store, digest in found.withdraw
-    label = f"{garbage[0].step or digest[:16]} ({digest[:16]})"
-    if withdraw and found.now_in_use(digest):
-        done.skipped.append(f"{label}: a run that began meanwhile needs it")
-        return
-    held = hold_for_cleaning(
-        store, digest, found.heads[digest], withdraw=withdraw, host=socket.gethostname(), pid=os.getpid()
-    )
-    if held is None:
-        done.skipped.append(f"{label}: somebody began to run it")
-        return
-    keep = True
-    try:
-        if withdraw and found.now_in_use(digest):
-            done.skipped.append(f"{label}: a run that began meanwhile needs it")
-            return
-        keep = not withdraw
-        for each in garbage:
-            _remove(store, each, done)
-    finally:
-        if keep:
-            held.put_back()
-        else:
-            now = datetime.now(UTC).isoformat(timespec="seconds")[:19]
-            held.withdraw(f"by {by} on {now}: no root led to it (marin-exec gc)")
-
-
-def _remove(store: Store, each: Garbage, done: Removed) -> None:
-    files, freed = remove(store, each.path)
-    done.files, done.bytes = done.files + files, done.bytes + freed
-    if store.is_local and not each.path.startswith(f"{layout.CONTROL}/") and each.step:
-        try:
-            os.rmdir(os.path.dirname(store.url(each.path)))  # of all attempts, once it is empty
-        except OSError:
-            return  # it is not
-
-
-def _is_recorded(store: Store, path: str) -> bool:
-    digest16 = store.locate(store.url(path)).digest16
-    return any(digest.startswith(digest16) for digest in store.known_digests())

@@ -19,7 +19,7 @@ FLOORS = (
     ("store", "files", "provenance", "adopted"),
     (
         *("planned", "selection", "pins", "explain", "half_done", "draft", "plan", "lineage", "ancestry", "status"),
-        *("walking", "reachable", "garbage", "finding", "attempt_lines", "run_states", "verification"),
+        *("walking", "reachable", "garbage", "cleaning", "finding", "attempt_lines", "run_states", "verification"),
     ),
     ("runners",),
     ("progress", "summary", "experiment", "run_events", "run", "remake"),

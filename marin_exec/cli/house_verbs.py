@@ -12,7 +12,8 @@ from marin_exec.cli.options import HELP, json_option, prefix_option, print_json,
 from marin_exec.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from marin_exec.garbage import Removed, Survey
+    from marin_exec.cleaning import Removed
+    from marin_exec.garbage import Survey
     from marin_exec.store import Store
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -55,8 +56,9 @@ def gc(delete: bool, grace: float, keep_last: int | None, prefix: str, as_json: 
     Kept are the current results of all steps that an experiment's roots reach, what an unfinished step would go on from, and
     what running steps hold or read. Heads, records and logs always stay. Steps that are held are watched for a lease time.
     """
+    from marin_exec.cleaning import clean
     from marin_exec.cli.log_verbs import watching
-    from marin_exec.garbage import clean, survey
+    from marin_exec.garbage import survey
     from marin_exec.provenance import user_name
     from marin_exec.store import Store
 

@@ -8,8 +8,9 @@ import pytest
 from inprocess import FAST, World
 
 from marin_exec import InputPath, Out, Step, kind
+from marin_exec.cleaning import clean
 from marin_exec.cli.log_verbs import watching
-from marin_exec.garbage import clean, read_heads, survey
+from marin_exec.garbage import read_heads, survey
 from marin_exec.lineage import Located
 from marin_exec.plan import make_plan
 from marin_exec.run_events import RunEvents
