@@ -1,5 +1,6 @@
 """Identity trees as people read them, and where two of them differ."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from marin_exec import Step, kind
 from marin_exec.encoding import encode
 from marin_exec.identity import dependency_references, differences, flatten, identify
 from marin_exec.step import topological
-from marin_exec.trees import Difference
+from marin_exec.trees import Difference, with_content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,3 +171,25 @@ def test_differences_are_none_exactly_where_trees_are_equal(old, new):
     assert {(each.path, each.new, each.old) for each in back if "(class)" not in each.path} >= {
         (each.path, each.old, each.new) for each in found if each.old is None
     }
+
+
+def test_with_content_replaces_every_dependency_wherever_it_stands():
+    other = Step("other", plain, Config(a=1))
+    digests = {step.name: identify([step])[id(step)].digest for step in (INPUT, other)}
+    value = {
+        "tuple": (INPUT, [INPUT / "sub"]),
+        "set": {INPUT, other},
+        "milestone": INPUT.milestone("m"),
+        "inner": Config(a=other),
+        "plain": ["step", digests["input"], "", None],
+    }
+    tree = tree_of(Config(a=value))["config"]
+    held = {(digests["input"], None): "c1", (digests["other"], None): "c2", (digests["input"], "m"): "c3"}
+    replaced = with_content(tree, held)
+    text = json.dumps(replaced)
+    assert [text.count(f'["content", "{content}"') for content in held.values()] == [3, 2, 1]
+    assert text.count('["step", ') == 0 and '["str", "step"]' in text, "plain values that look like one stay"
+    swapped = {key: {"c1": "c2", "c2": "c1"}.get(content, content) for key, content in held.items()}
+    assert with_content(tree, swapped) != replaced
+    only_set = tree_of(Config(a={INPUT, other}))["config"]
+    assert with_content(only_set, held) == with_content(only_set, swapped), "a set has no order"
