@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-house bench-faults bench-faults-short clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-house bench-stores bench-faults bench-faults-short clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
 	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
 	@echo "make bench-house  what status, verify and gc cost on 10,000 steps and 100,000 files"
+	@echo "make bench-stores what plans and runs cost on object stores"
 	@echo "make bench-faults kills at every moment, on every store and on Ray; an hour. bench-faults-short: two minutes"
 	@echo "make servers      install the object store servers that tests run against"
 	@echo "make format       format and fix what can be fixed"
@@ -95,6 +96,9 @@ bench-engine: bench-peers-setup
 
 bench-house: $(STAMP)
 	@$(BIN)/python benchmarks/house.py
+
+bench-stores: $(STAMP) servers
+	@$(BIN)/python benchmarks/stores.py
 
 bench-faults: $(STAMP) servers
 	@$(BIN)/python benchmarks/faults.py
