@@ -74,7 +74,7 @@ class ObjectLog:
         with self._lock:
             try:
                 self._write()
-            except (OSError, StoreError):
+            except (OSError, StoreError, AlreadyExists):  # the latter: the first append was interrupted and never told
                 if self._untold:
                     raise
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 
 import pytest
 from faulty import FaultyFiles
@@ -9,6 +10,7 @@ from faulty import FaultyFiles
 from marin_exec.errors import StoreError
 from marin_exec.store import AlreadyExists, Store, layout
 from marin_exec.store.conditional import ConditionalFiles
+from marin_exec.store.memory import MemoryFiles
 from marin_exec.store.object_log import FULL_BYTES, ObjectLog
 
 DIGEST = "e" * 64
@@ -134,3 +136,23 @@ def test_log_may_be_written_by_many_threads(files: ConditionalFiles) -> None:
             b"%d %d" % (writer, n) for n in range(10)
         ]
     assert len(lines) == 40
+
+
+def test_log_whose_first_append_was_interrupted_is_closed_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C, or by a lost lease, in the middle of a request; the name turns out to be another writer's."""
+    files = MemoryFiles(f"memory://{uuid.uuid4().hex}/")
+    path = "attempts/1-1.jsonl"
+    files.create(path, b"another's\n")
+    create = files.create
+
+    def interrupted(*arguments: object) -> object:
+        monkeypatch.setattr(files, "create", create)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "create", interrupted)
+    log = ObjectLog(files, path)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(b"mine\n")
+    log.close()
+    found = files.read(path)
+    assert found is not None and found.data == b"another's\n"
