@@ -2,74 +2,21 @@
 
 import dataclasses
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 
-from marin_exec.errors import ConfigError, StoreError
+from marin_exec.errors import ConfigError
 from marin_exec.explain import Explainer, replaced
+from marin_exec.found import Found
 from marin_exec.half_done import half_done
 from marin_exec.identity import Identity
 from marin_exec.planned import Action, OnCodeChange, PlannedStep, PlanOptions
-from marin_exec.records import Head, Record
+from marin_exec.records import Record
 from marin_exec.source import changed_functions, source_of
 from marin_exec.step import Step, StepPath
 from marin_exec.store import Store
 from marin_exec.store.content import SAME_CONTENT, content_key, known_keys, link_broken, link_to, made_from
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
-from marin_exec.store.withdrawal import FREED
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the store holds of one step."""
-
-    head: Head | None = None
-    record: Record | None = None
-    problem: str = ""
-    """Why there is no record though the step was done."""
-
-    @property
-    def invalidated(self) -> bool:
-        """Whether a person declared its result to be none, and it was not made again since."""
-        return self.head is not None and bool(self.head.invalidated)
-
-    @property
-    def withdrawn(self) -> str:
-        """Why the step has no result any more: a person declared it none, or its output was cleaned up."""
-        if self.head is None or self.head.current is not None:
-            return ""
-        if self.head.invalidated:
-            return f"invalidated {self.head.invalidated}"
-        return self.head.note if self.head.note.startswith(FREED) else ""
-
-
-def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
-    """Returns what the store holds of each step, and of those that they are linked to.
-
-    A damaged record is a miss with that reason; a damaged head an error.
-    """
-    known = store.known_digests()  # one listing; steps that never ran cost nothing more
-    there = [digest for digest in digests if digest in known]
-    found = {**dict.fromkeys(digests, Found()), **_read_all(store, there)}
-    links = dict.fromkeys(each.record.link.digest for each in found.values() if each.record and each.record.link)
-    return {**_read_all(store, [digest for digest in links if digest not in found]), **found}
-
-
-def _read_all(store: Store, digests: list[str]) -> dict[str, Found]:
-    return dict(zip(digests, store.look_up_all(lambda digest: _read_one(store, digest), digests), strict=True))
-
-
-def _read_one(store: Store, digest: str) -> Found:
-    versioned = store.head(digest)
-    head = versioned.data if versioned else None
-    if head is None or head.current is None:
-        return Found(head)
-    try:
-        return Found(head, store.record(digest, head.current))
-    except StoreError as error:
-        return Found(head, problem=str(error))
-
 
 LINKED_IF = "linked if its inputs come out as before"
 

@@ -13,7 +13,8 @@ give the same output) the scheduler looks up when the step's turn comes, and the
 
 from collections.abc import Sequence
 
-from marin_exec.draft import Draft, read_store
+from marin_exec.draft import Draft
+from marin_exec.found import read_store
 from marin_exec.identity import identify
 from marin_exec.pins import resolve_pins
 from marin_exec.planned import Action, OnCodeChange, Plan, PlannedStep, PlanOptions
