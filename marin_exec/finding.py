@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from marin_exec.errors import StoreError
+from marin_exec.lineage import location_of
 from marin_exec.records import Record
-from marin_exec.store import Location, Store
+from marin_exec.store import Store
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def find_step(store: Store, artifact: str) -> FoundStep:
     Raises:
         StoreError: nothing in the store matches; the message lists near names.
     """
-    location = _location(store, artifact)
+    location = location_of(store, artifact)
     if location is not None:
         digest = store.full_digest(location.digest16)
         return FoundStep(location.name, digest, location.attempt or _last_attempt(store, digest, artifact), ())
@@ -59,16 +60,6 @@ def _last_attempt(store: Store, digest: str, artifact: str) -> int:
             f"{artifact}: step {digest[:16]} was claimed once, and no attempt of it has a log; run it again"
         )
     return attempts[-1]
-
-
-def _location(store: Store, artifact: str) -> Location | None:
-    """Returns where a path points, or None for what can only be a name or a digest."""
-    try:
-        return store.locate(artifact)
-    except StoreError:
-        if "://" in artifact or artifact.startswith("/"):
-            raise
-        return None
 
 
 def _digests_named(store: Store, name: str) -> list[str]:

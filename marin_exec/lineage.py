@@ -65,7 +65,7 @@ def locate(store: Store, artifact: str) -> Located:
     Raises:
         StoreError: nothing in the store matches; the message lists near names.
     """
-    location = _location(store, artifact)
+    location = location_of(store, artifact)
     if location is not None:
         digest = store.full_digest(location.digest16)
         record = _record_of_attempt(store, digest, location.attempt)
@@ -216,7 +216,7 @@ def _key(record: Record) -> str:
     return f"{record.digest}/{made}" if record.link is None else f"{record.digest}/a{record.attempt}-linked"
 
 
-def _location(store: Store, artifact: str) -> Location | None:
+def location_of(store: Store, artifact: str) -> Location | None:
     """Returns where a path points, or None for what can only be a name or a digest."""
     try:
         return store.locate(artifact)

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -83,7 +83,7 @@ class RunEvents:
                 self._log.event(type, **fields)
 
     @contextlib.contextmanager
-    def _warned(self) -> Any:
+    def _warned(self) -> Generator[None]:
         try:
             yield
         except (OSError, StoreError) as error:

@@ -4,6 +4,7 @@ import click
 
 from marin_exec.cli.options import HELP, json_option, prefix_option, print_json
 from marin_exec.errors import ConfigError
+from marin_exec.secrets import redact
 
 
 @click.command(context_settings={**HELP, "ignore_unknown_options": True})
@@ -50,7 +51,9 @@ def bless(
     if planned is None:
         raise ConfigError(f"bless {step}: name one step, not a pattern")
     target = blessing_target(plan, planned, store, chosen)
-    record = bless_step(plan, planned, store, target, why.strip(), new_run(str(loaded.path), loaded.path.parent))
+    record = bless_step(
+        plan, planned, store, target, redact(why.strip()), new_run(str(loaded.path), loaded.path.parent)
+    )
     register_root(store, f"{loaded.name}: blessed", [record.digest])
     assert record.link is not None
     if as_json:

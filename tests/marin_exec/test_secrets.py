@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from engine import EXPERIMENTS, Engine
@@ -9,6 +10,7 @@ from inprocess import World
 
 from marin_exec import ConfigError, Out, Step, kind
 from marin_exec.secrets import REDACTED, redact, redact_tree, secret_in
+from marin_exec.store.withdrawal import invalidate
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
 SHAPES = (
@@ -161,3 +163,16 @@ def test_secrets_planted_everywhere_reach_no_file_of_the_store_and_no_output(tmp
     record = json.loads(engine.call("show", "leaky/fine", "--json").stdout)["record"]
     assert record["resources"]["env"] == ["OF_STEP_TOKEN"]
     assert "--api_key" in record["provenance"]["command_line"]
+
+
+def test_reasons_that_a_person_gives_are_redacted(tmp_path):
+    world = World(tmp_path)
+    done = world.run(Step("returns", returns_nothing, Source()))["returns"]
+    head = invalidate(world.store, done.planned.digest, "ada", f"see https://ada:pLaNtEd@example.org and {SHAPES[0]}")
+    stored = "".join(path.read_text() for path in Path(world.store.prefix).rglob("*") if path.is_file())
+    assert "pLaNtEd" not in stored and SHAPES[0] not in stored and REDACTED in head.invalidated
+
+
+@kind("secrets/nothing", version=1)
+def returns_nothing(config: Source, out: Out) -> str:
+    return "nothing"
