@@ -34,7 +34,7 @@ class HeadWatch:
     def __init__(self) -> None:
         patience = float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", RAYS_PATIENCE_SECONDS)) / 2
         self._patience_seconds = patience
-        self._answered = time.monotonic()
+        self._silent_since: float | None = None
         self._next_look = 0.0
         self.is_well = True
         """Whether it answered when it was last looked at."""
@@ -51,10 +51,13 @@ class HeadWatch:
         self.is_well = head_answers()
         self._next_look = time.monotonic() + LOOK_SECONDS
         if self.is_well:
-            self._answered = now
-        elif now - self._answered > self._patience_seconds:
+            self._silent_since = None
+            return
+        self._silent_since = self._silent_since or now  # and not since the last look: the driver may have slept
+        silent_seconds = time.monotonic() - self._silent_since
+        if silent_seconds > self._patience_seconds:
             raise StepFailed(
-                f"the head of the Ray cluster has not answered for {now - self._answered:.0f} s: the running steps are given "
+                f"the head of the Ray cluster has not answered for {silent_seconds:.0f} s: the running steps are given "
                 f"up, and their leases given back. Start the cluster again and run the same command: what was committed "
                 f"is reused"
             )
