@@ -85,6 +85,7 @@ def shell(tmp_path):
         subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_commands_of_the_guide_make_a_cluster_and_run_an_experiment_on_it(shell):
     (head,), (node,), (drive, submit) = blocks("head"), blocks("node"), blocks("driver")
     shell(head, "h")

@@ -100,20 +100,7 @@ def held(config: Config, out: Out) -> None:
     time.sleep(300)
 
 
-def publishes(config: Config, out: Out) -> None:
-    if out.rank:
-        Path(out.file("early")).write_text("")
-        out.publish("early")
-    time.sleep(300)
-
-
-def maps(config: Config, out: Out) -> None:
-    if out.rank:
-        out.map_shards(print, {"one": 1})
-    time.sleep(300)
-
-
-END: dict[str, Any] = {each.__name__: each for each in (well, killed_once, raises, held, publishes, maps)}
+END: dict[str, Any] = {each.__name__: each for each in (well, killed_once, raises, held)}
 
 
 def pipeline(params: Params) -> list[Step]:
