@@ -16,6 +16,7 @@ from marin_exec.provenance import code_digest
 from marin_exec.runners.capacity import shortfall
 from marin_exec.runners.ray_environments import Environments
 from marin_exec.runners.ray_nodes import node_option
+from marin_exec.runners.ray_task import cluster_reason, lost_by_cluster
 from marin_exec.step import Step
 from marin_exec.store import Store
 from marin_exec.store.layout import CONTROL, TEMPORARY
@@ -77,6 +78,8 @@ def _problems_of_nodes(
         host = looks[ref]["NodeManagerAddress"]
         try:
             found, notes = ray.get(ref)
+        except lost_by_cluster() as error:  # it would happen to a step as well, and be tried again
+            found, notes = [], [f"the look at it was lost; going on without its word. {cluster_reason(error)}"]
         except RayError as error:
             found, notes = [f"a task could not run there: {' '.join(str(error).split())[-ONE_LINE:]}"], []
         problems += [f"node {host}: {each}" for each in found]

@@ -9,6 +9,7 @@ from typing import Any
 
 from marin_exec.errors import ConfigError
 from marin_exec.runners.ray_messages import COLOUR
+from marin_exec.runners.ray_task import lost_by_cluster
 from marin_exec.secrets import redact
 from marin_exec.step import Resources, Step
 
@@ -63,6 +64,8 @@ class Environments:
             for ref in ready:
                 try:
                     ray.get(ref)
+                except lost_by_cluster():
+                    continue  # that says nothing of the environment
                 except RayError as error:
                     problems.append(_problem(refs[ref], error))
         for ref in waiting:

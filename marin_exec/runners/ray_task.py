@@ -82,19 +82,10 @@ class RayTask:
         import ray
         from ray import exceptions
 
-        infrastructure = (
-            exceptions.WorkerCrashedError,
-            exceptions.NodeDiedError,
-            exceptions.OutOfMemoryError,
-            exceptions.LocalRayletDiedError,
-            exceptions.ObjectLostError,
-            exceptions.OwnerDiedError,
-            exceptions.TaskUnschedulableError,
-        )
         try:
             return ray.get(next(self.stream))
-        except infrastructure as error:
-            reason = f"{self.what}: {_cluster_reason(error)}" if self.what else _cluster_reason(error)
+        except lost_by_cluster() as error:
+            reason = f"{self.what}: {cluster_reason(error)}" if self.what else cluster_reason(error)
             return Failure(reason=reason, infrastructure=True)
         except exceptions.RayError as error:
             # The wrapper itself could not run: a module missing on the worker, an environment that cannot be built.
@@ -107,6 +98,21 @@ class RayTask:
         import ray
 
         ray.cancel(self.stream, force=True, recursive=True)
+
+
+def lost_by_cluster() -> tuple[type[Exception], ...]:
+    """Returns the exceptions that mean: the cluster lost the task, and it might go well another time."""
+    from ray import exceptions
+
+    return (
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+        exceptions.OutOfMemoryError,
+        exceptions.LocalRayletDiedError,
+        exceptions.ObjectLostError,
+        exceptions.OwnerDiedError,
+        exceptions.TaskUnschedulableError,
+    )
 
 
 def advance_some(tasks: dict[Any, RayTask], timeout_seconds: float | None) -> list[RayTask]:
@@ -126,7 +132,7 @@ def advance_some(tasks: dict[Any, RayTask], timeout_seconds: float | None) -> li
     return [tasks[stream] for stream in ready if tasks[stream].outcome is not None]
 
 
-def _cluster_reason(error: Exception) -> str:
+def cluster_reason(error: Exception) -> str:
     """Returns in one line why the cluster lost a task: Ray explains at length, its first sentences say what happened."""
     if type(error).__name__ == "WorkerCrashedError":  # Ray's own text says only that, and where its logs would be
         return "WorkerCrashedError: the worker process died: killed, crashed in native code, or it ended itself"
