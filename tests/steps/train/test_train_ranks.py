@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from marin_exec import ConfigError, StepFailed
+from marin_exec import ConfigError, Step, StepFailed
+from steps.evaluate.checkpoint import CheckpointEvaluationConfig, evaluate_checkpoint
 from steps.train.content import content_digest
 from steps.train.language_model import train_language_model
+from steps.train.threads import train_resources
 from tests.directory_out import DirectoryOut
 from tests.steps.train.rank_process import ended, run_ranks, start_rank
 from tests.steps.train.training_runs import LastingOut, logs, rows, tiny_config, write_inputs
 
 STEPS = 20
 CHANGES = {"num_steps": STEPS, "log_every": STEPS}
-pytestmark = pytest.mark.timeout(
-    900
-)  # of which most is the start of processes that share two cores with whatever else runs
+# Most of it is the start of processes that share two cores with whatever else runs.
+pytestmark = pytest.mark.timeout(900)
 CLOSE = 2e-5
 """Between losses of 7 nats on one device and on two, over 20 updates; measured: at most 1e-6. Sums over a batch in another order
 differ in the last digits, and training amplifies that."""
@@ -131,3 +132,9 @@ def test_rank_in_a_process_that_has_used_jax_is_refused(one, inputs, tmp_path):
     out = DirectoryOut(tmp_path, rank=0, num_ranks=2, coordinator="127.0.0.1:9")
     with pytest.raises(StepFailed, match="JAX was used in this process before"):
         train_language_model(tiny_config(inputs), out)
+
+
+def test_evaluation_in_ranks_is_refused_when_it_is_declared(inputs):
+    config = CheckpointEvaluationConfig(checkpoint="anywhere", evaluation=inputs["evaluation"])
+    with pytest.raises(ConfigError, match=r"step scores: asks for 2 ranks.*'evaluate/checkpoint'.*gang=True"):
+        Step("scores", evaluate_checkpoint, config, resources=train_resources(ranks=2))
