@@ -11,6 +11,7 @@ import json
 import os
 import re
 from contextlib import AbstractContextManager, nullcontext
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -138,6 +139,8 @@ def _ranks_may_share(path: str) -> bool:
 
 
 def _written_by_levanter(path: str) -> AbstractContextManager[str]:
+    if jax.process_index() and not _ranks_may_share(path):
+        return TemporaryDirectory(prefix="marin-no-checkpoint-")  # Levanter makes an empty database even so
     return nullcontext(path) if _levanter_reaches(path) else local_folder(path)
 
 
