@@ -61,13 +61,3 @@ def test_rank_killed_in_mid_training_the_next_attempt_ends_with_the_same_bits(en
     # One process is as good: the number of ranks is no identity.
     (step,) = json.loads(engine.call("plan", "--json", *training.arguments, "--ranks", "1").stdout)["steps"]
     assert step["action"] == "REUSE"
-
-
-@pytest.mark.slow
-def test_ranks_write_their_checkpoints_to_one_object_store(gcs_server, training, tmp_path, monkeypatch):
-    prefix = gcs_server.new_prefix()
-    engine = Engine(tmp_path, environment={**gcs_server.environment, "MARIN_PREFIX": prefix})
-    record = record_of_killed_run(engine, training)
-    for name, value in gcs_server.environment.items():
-        monkeypatch.setenv(name, value)
-    assert content_digest(f"{prefix}/{record['output_path']}") == content_digest(str(training.whole))
