@@ -8,20 +8,19 @@ and piece commits and one log segment under `.marin/`.
 import dataclasses
 import resource
 import socket
-import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from marin_exec.adopted import AdoptedFiles
-from marin_exec.errors import ConfigError, StepFailed
+from marin_exec.errors import StepFailed
 from marin_exec.records import FileEntry
 from marin_exec.runners.adopting import adopted_digest
 from marin_exec.runners.attempt_out import AttemptOut, ShardFailed
+from marin_exec.runners.code_that_ran import check_code
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.shards import ShardMapper, checked_result
 from marin_exec.runners.task import AttemptOutput, AttemptTask, Failure, RankEnded
-from marin_exec.source import source_of
 from marin_exec.store.manifest import output_digest, scan, split_result
 
 
@@ -57,6 +56,7 @@ def _call[T](task: AttemptTask, map_all: ShardMapper, ended: Callable[[AttemptOu
                 f"step {task.step_name}: needs {task.resources.ranks} ranks, and this backend runs one process a step. "
                 f"Run it on Ray (--backend ray, the default), or set ranks to 1"
             )
+        check_code(task)
         return ended(out, task.fn(task.config, out))
     except ShardFailed as error:
         failure = error.failure
@@ -102,21 +102,3 @@ def _output(
         source=task.source_found,
         **more,
     )
-
-
-def with_source_found(task: AttemptTask, loaded_before: Collection[str]) -> AttemptTask:
-    """Returns the task with the code that this process imported for it, where that is other code than the plan's.
-
-    A worker imports installed modules when a step starts, which may be days after the plan read them. Files speak for
-    what runs only in the moment of the import: of a module that was loaded before, or came with the task, nothing is said.
-    """
-    if task.fn.__module__ in loaded_before or task.fn.__module__ not in sys.modules:
-        return task
-    try:
-        found = source_of(task.fn)
-    except ConfigError:  # a file that is being edited cannot be read as Python; what was imported runs all the same
-        return task
-    if found.digest == task.source_digest:
-        return task
-    source = {"digest": found.digest, "functions": found.functions}
-    return dataclasses.replace(task, source_digest=found.digest, source_found=source)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from marin_exec.runners.attempt import execute, execute_rank, with_source_found
+from marin_exec.runners.attempt import execute, execute_rank
 from marin_exec.runners.capacity import needs_of
+from marin_exec.runners.code_that_ran import with_source_found
 from marin_exec.runners.ray_head import head_answers
 from marin_exec.runners.ray_nodes import LastWords, node_answers
 from marin_exec.runners.ray_shards import at_most, map_on_ray

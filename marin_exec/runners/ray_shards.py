@@ -5,6 +5,7 @@ import math
 from collections.abc import Generator
 from typing import Any
 
+from marin_exec.runners.code_that_ran import with_source_found
 from marin_exec.runners.ray_nodes import LastWords
 from marin_exec.runners.ray_task import RayTask, Started, advance_some, reporting
 from marin_exec.runners.shards import ShardLost, ShardTask, run_shard
@@ -16,9 +17,13 @@ MOST_IN_FLIGHT = 1_000
 
 def run_shard_on_worker(pickled: bytes) -> Generator[Started | Piece | Failure]:
     """Runs in a Ray worker."""
+    import sys
+
     from ray import cloudpickle
 
+    loaded_before = set(sys.modules)
     shard: ShardTask = cloudpickle.loads(pickled)
+    shard = dataclasses.replace(shard, task=with_source_found(shard.task, loaded_before))
     yield from reporting(lambda: run_shard(shard))
 
 

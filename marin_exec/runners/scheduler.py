@@ -312,6 +312,7 @@ class Scheduler:
             config=resolve_config(planned.step.config, path_of),
             content_digest=planned.step.kind.content_digest,
             source_digest=planned.source.digest,
+            source_is_identity=planned.step.kind.version is None,
             resources=planned.step.resources,
             shard_retries=planned.step.retry.infrastructure,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from marin_exec.errors import StepFailed
 from marin_exec.records import FileEntry
+from marin_exec.runners.code_that_ran import check_code
 from marin_exec.runners.failures import failure_of
 from marin_exec.runners.task import AttemptTask, Failure
 from marin_exec.secrets import secret_in
@@ -77,6 +78,7 @@ def _run_shard(shard: ShardTask) -> Piece:
     committed = piece_named(task.store, task.digest, task.chain, SHARD, shard.name)
     if committed is not None and committed.attempt == task.attempt:
         return committed  # the task was retried after the commit, before the reply
+    check_code(task)
     out = ShardOutput(task, shard.name)
     result = checked_result(plain_result(shard.fn(shard.item, out)))
     root = task.store.url(task.attempt_path)

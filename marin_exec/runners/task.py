@@ -28,6 +28,8 @@ class AttemptTask:
     """The step's config with every dependency replaced by its path."""
     content_digest: Callable[[str], str] | None
     source_digest: str
+    source_is_identity: bool = False
+    """The step's kind has no version, so other code would make another step."""
     resources: Resources
     shard_retries: int = 0
     """How often each shard whose process the cluster lost is run again within the attempt."""

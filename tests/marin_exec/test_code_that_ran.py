@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from marin_exec.runners.attempt import with_source_found
+from marin_exec.runners.attempt import execute, execute_rank
+from marin_exec.runners.code_that_ran import with_source_found
 from marin_exec.runners.ray import RayBackend
-from marin_exec.runners.task import AttemptTask
+from marin_exec.runners.shards import ShardTask, map_in_process, run_shard
+from marin_exec.runners.task import AttemptTask, Failure
 from marin_exec.source import source_of
 from marin_exec.step import Resources
 from marin_exec.store import Store
@@ -71,6 +73,19 @@ def test_function_that_came_with_the_task_is_left_as_it_is(module):
     module.work.__module__ = "nowhere"
     planned = task_of(module, "travelled")
     assert dataclasses.replace(planned) == with_source_found(planned, loaded_before=set())
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("is_identity", [True, False])
+def test_other_code_than_the_plans_is_refused_where_code_is_identity(module, tmp_path, is_identity, rank):
+    planned = dataclasses.replace(task_of(module, "planned from an older file"), source_is_identity=is_identity)
+    imported = with_source_found(planned, loaded_before=set())
+    shard = run_shard(ShardTask(imported, lambda item, out: item, "one", 1))
+    ended = execute(imported, map_in_process) if rank == 0 else execute_rank(imported, map_in_process)
+    for outcome in (shard, ended):
+        assert isinstance(outcome, Failure) == is_identity
+        if isinstance(outcome, Failure):
+            assert "was edited after the plan was made" in outcome.reason and not outcome.infrastructure
 
 
 @pytest.mark.parametrize("address", ["", "local"])

@@ -165,3 +165,57 @@ def test_content_other_than_stated_found_by_a_step_on_ray_exits_with_4(engine, t
     refused = engine.run(backend="ray")
     assert refused.returncode == 4, refused.stderr
     assert "the experiment states " + "0" * 64 in refused.stderr
+
+
+EDITED_MEANWHILE = """
+import os
+from pathlib import Path
+from late_library import declared, undeclared
+from marin_exec import Resources, Step
+
+def edit(config, out):
+    library = Path(os.environ["LIBRARY"])
+    library.write_text(library.read_text().replace("'planned'", "'edited'"))
+    Path(os.environ["EXPERIMENT"]).write_text("raise RuntimeError('nobody reads this while the run goes on')")
+    return 1
+
+def pipeline():
+    first = Step("edit", edit)
+    elsewhere = Resources(env={"OF_ITS_OWN": "1"})  # so that Ray starts another process, which imports anew
+    return [Step(fn.__name__, fn, after=(first,), resources=elsewhere) for fn in (declared, undeclared)]
+"""
+LIBRARY = """
+from marin_exec import kind
+
+@kind("late/declared", version=1)
+def declared(config, out):
+    return 'planned'
+
+def undeclared(config, out):
+    return 'planned'
+"""
+
+
+def test_files_edited_while_a_run_goes_on_change_no_plan_and_pass_for_nothing_that_they_are_not(engine, tmp_path):
+    """Workers get what was planned and plan nothing themselves. Code that is identity never runs under another's."""
+    library = tmp_path / "library" / "late_library.py"
+    library.parent.mkdir()
+    library.write_text(LIBRARY)
+    engine.experiment = tmp_path / "experiment" / "edited.py"
+    engine.experiment.parent.mkdir()
+    engine.experiment.write_text(EDITED_MEANWHILE)
+    engine.environment |= {"LIBRARY": str(library), "EXPERIMENT": str(engine.experiment)}
+    engine.environment["PYTHONPATH"] = f"{library.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    done = engine.run(backend="ray")
+    assert done.returncode == 1, done.stderr
+    assert (
+        "the code of late_library.undeclared, or code that it uses, was edited after the plan was made" in done.stderr
+    )
+    record = show(engine, "declared")
+    assert record["result"] == "edited" and record["attempt"] == 1
+    engine.experiment.write_text(EDITED_MEANWHILE)
+    again = engine.run()
+    assert again.returncode == 0, again.stderr
+    assert show(engine, "undeclared")["result"] == "edited"
+    # The version says that the code means the same, and the record has what ran: nothing is said of a change.
+    assert show(engine, "declared") == record and "declared: reused, though" not in again.stderr
