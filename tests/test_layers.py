@@ -1,6 +1,7 @@
 """Imports point one way: experiments -> steps -> marin_exec, and inside the engine from the command line down to identity."""
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,14 @@ def test_experiments_are_short_and_do_nothing_when_they_are_imported():
                 [each for each in ast.walk(node) if isinstance(each, ast.Call)] if isinstance(node, ast.Expr) else []
             )
             assert not calls, f"{path}:{node.lineno}: an experiment calls something when it is imported"
+
+
+def test_nothing_that_a_test_left_behind_is_kept_in_the_repository() -> None:
+    """Of whoever starts tests at the top: a path without its folder ends up there, and goes into the next commit."""
+    found = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    if found.returncode != 0:
+        pytest.skip("not a git checkout")
+    top = {name for line in found.stdout.splitlines() if not (name := line.partition("/")[0]).startswith(".")}
+    folders = {"benchmarks", "docs", "experiments", "marin_exec", "steps", "tests"}
+    files = {"CHANGELOG.md", "Makefile", "README.md", "pyproject.toml"}
+    assert {name for name in top - folders - files if not name.startswith("requirements")} == set()

@@ -1,10 +1,14 @@
 """What a step's dependencies hold at the moment when it starts: fixed in its record, and what it is given to read."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from marin_exec.errors import StepFailed
+from marin_exec.identity import resolve_config
+from marin_exec.planned import PlannedStep
 from marin_exec.records import DependencyRecord
 from marin_exec.runners.state import State, StepStatus
+from marin_exec.step import StepPath
 from marin_exec.store import Piece, Store
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import piece_named
@@ -88,3 +92,15 @@ class Bindings:
         """Returns the run that made an attempt, from the attempt's log; "" if its driver died before it said so."""
         begun = self._store.begun_record(digest, attempt)
         return begun.run_id if begun else ""
+
+
+def resolved_config(store: Store, planned: PlannedStep, bound: Iterable[DependencyRecord]) -> Any:
+    """Returns a step's config with every dependency replaced by the path of what was bound for it."""
+    paths = {(each.digest, each.milestone): store.url(each.path) for each in bound}
+    digest_of = {id(ref.step): digest for digest, ref in planned.references}
+
+    def path_of(ref: StepPath) -> str:
+        base = paths[digest_of[id(ref.step)], ref.milestone]
+        return f"{base}/{ref.sub_path}" if ref.sub_path else base
+
+    return resolve_config(planned.step.config, path_of)

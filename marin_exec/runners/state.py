@@ -64,6 +64,16 @@ class StepStatus:
     exceptions: int = 0
     failure: Failure | None = None
 
+    def count_failure(self, failure: Failure) -> bool:
+        """Notes how an attempt failed; returns whether the step's retries allow another one."""
+        self.failure = failure
+        retry = self.planned.step.retry
+        if failure.infrastructure:
+            self.infrastructure_failures += 1
+            return self.infrastructure_failures <= retry.infrastructure
+        self.exceptions += 1
+        return self.exceptions <= retry.exceptions
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:

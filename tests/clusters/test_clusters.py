@@ -163,11 +163,13 @@ def test_no_cluster_at_the_address_is_said_at_once(engine):
 
 def test_job_submitted_to_the_cluster_runs_an_experiment(engine, cluster):
     command = [str(Path(sys.executable).parent / "ray"), "job", "submit", "--address", cluster.dashboard_address]
-    command += ["--", str(PROGRAM), "run", str(EXPERIMENTS / "clustered.py"), "--prefix", str(engine.store)]
+    command += ["--", "env", f"CHAIN_TRACE={engine.trace}"]  # a job's driver gets the head's environment, not this one
+    command += [str(PROGRAM), "run", str(EXPERIMENTS / "clustered.py"), "--prefix", str(engine.store)]
     environment = {**os.environ, **cluster.driver_environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert record(engine, "spread")["result"] == sum(range(6))
+    assert len(places(engine.folder, "shard-*")) == 6
 
 
 def test_head_killed_in_a_run_ends_the_driver_with_a_message_and_nothing_is_lost(tmp_path):

@@ -124,10 +124,10 @@ def test_output_that_differs_though_nothing_else_does_is_a_root(world):
 
 
 def test_code_and_environment_are_told_with_the_steps_that_they_were_so_for(world, monkeypatch):
-    from marin_exec.runners import scheduler
+    from marin_exec.runners import running
 
     first = world.run(pipeline(Changes()))["end"].record
-    real = scheduler.finished_record
+    real = running.finished_record
 
     def other_place(status: Any, output: Any) -> Record:
         record = real(status, output)
@@ -135,7 +135,7 @@ def test_code_and_environment_are_told_with_the_steps_that_they_were_so_for(worl
         provenance = {**record.provenance, "git": {"commit": "beef"}, "packages": {"jax": "9"}, "python": "3.99"}
         return dataclasses.replace(record, source={"digest": "0" * 64, "functions": functions}, provenance=provenance)
 
-    monkeypatch.setattr(scheduler, "finished_record", other_place)
+    monkeypatch.setattr(running, "finished_record", other_place)
     second = world.run(pipeline(Changes(word="RAW")))["end"].record
     found = compare(world.store, first, second)
     assert set(names(found["steps"], True)) == {"raw", "clean", *(f"rung/{n}" for n in range(5)), "end"}

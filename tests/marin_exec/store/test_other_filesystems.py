@@ -27,6 +27,10 @@ class PlainDisk(LocalFileSystem):
     protocol = "plaindisk"
     local_file = False
 
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(path.removeprefix("plaindisk://"))
+
 
 fsspec.register_implementation("plaindisk", PlainDisk, clobber=True)
 
