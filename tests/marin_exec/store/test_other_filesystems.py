@@ -29,7 +29,7 @@ class PlainDisk(LocalFileSystem):
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
-        return super()._strip_protocol(path.removeprefix("plaindisk://"))
+        return "/" + path.removeprefix("plaindisk://").strip("/")
 
 
 fsspec.register_implementation("plaindisk", PlainDisk, clobber=True)
