@@ -18,6 +18,9 @@ RUNTIME_ENV_KEYS = (
 )
 """Of https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference, those that a step may set."""
 
+LONGEST_NAME_PART = 200
+"""Characters: with a dash and 16 digits it is the name of a directory, for which file systems have 255 bytes."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
 
@@ -183,6 +186,12 @@ class Step:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"step {self.name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
+            )
+        longest = max(self.name.split("/"), key=len)
+        if len(longest) > LONGEST_NAME_PART:
+            raise ConfigError(
+                f"step {self.name}: the part {longest!r} has {len(longest)} characters; at most {LONGEST_NAME_PART} are allowed "
+                f"between '/', for it names a directory. Name what the step is; what is in its config need not be in its name"
             )
         if not callable(self.fn):
             raise ConfigError(f"step {self.name}: fn is {self.fn!r}; a function fn(config, out) is needed")

@@ -6,6 +6,7 @@ or the config says so.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Generator, Mapping
@@ -21,6 +22,8 @@ from steps.files import local_folder
 from steps.train.language_model import TrainConfig
 
 _FINISH_SECONDS = 30.0
+_LONGEST_WANDB_NAME = 128
+"""Characters of a run's or group's name, which the service refuses beyond that."""
 
 
 @contextmanager
@@ -76,6 +79,13 @@ def _remove_links(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _shortened(name: str) -> str:
+    """Returns a name that W&B takes: one that is too long ends in a digest, so that two of a common beginning differ."""
+    if len(name) <= _LONGEST_WANDB_NAME:
+        return name
+    return f"{name[: _LONGEST_WANDB_NAME - 17]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
 def _wandb_tracker(
     mode: str, config: TrainConfig, out: Out, directory: str, hyperparameters: Mapping[str, Any]
 ) -> Tracker:
@@ -96,8 +106,8 @@ def _wandb_tracker(
     # Levanter's own wandb set-up archives sources and the package list for each run; the step's record holds both already.
     run = wandb.init(
         project=config.wandb_project,
-        name=out.step_name,
-        group=re.split(r"[/_-]", out.step_name)[0],
+        name=_shortened(out.step_name),
+        group=_shortened(re.split(r"[/_-]", out.step_name)[0]),
         mode=mode,  # type: ignore[arg-type]
         dir=directory,
         config=dict(hyperparameters),

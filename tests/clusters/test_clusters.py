@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -120,15 +121,22 @@ def test_cancelled_process_that_answers_nobody_is_killed_by_its_number(engine, s
     assert heads(engine) == ["free"]
 
 
-def test_local_modules_of_a_runtime_environment_travel_for_two_drivers_at_once(engine, start, tmp_path):
+def test_local_modules_of_a_runtime_environment_travel_for_two_drivers_at_once_and_for_the_next(
+    engine, start, tmp_path
+):
     (tmp_path / "modules" / "only_there").mkdir(parents=True)
     (tmp_path / "modules" / "only_there" / "__init__.py").write_text("GREETING = 'from afar'\n")
+    (tmp_path / "modules" / "only_there" / "table.bin").write_bytes(random.Random(0).randbytes(5_000_000))
     arguments = ("--how", "environments", "--modules", str(tmp_path / "modules"))
     drivers = [start(*arguments), start(*arguments)]
     ended = [driver.communicate(timeout=120) for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0, 0], [said for _, said in ended]
     made = record(engine, "well")
     assert made["result"] == "from afar" and made["attempt"] == 1
+    # Ray forgets what the last driver had sent when that driver ends, and the next one may be just beginning.
+    again = engine.run(*arguments, "--force", "well", backend="ray")
+    assert again.returncode == 0, again.stderr
+    assert record(engine, "well")["attempt"] == 2
     assert list(made["resources"]["runtime_env"]) == ["py_modules"]
 
 

@@ -151,6 +151,38 @@ def test_user_without_a_passwd_entry_outside_git_is_recorded_by_number(monkeypat
     assert "git is not installed" in new_run("x.py", tmp_path).provenance["git"]["why"]
 
 
+def test_commit_and_the_digest_of_what_differs_from_it_are_recorded_from_anywhere_in_a_checkout(tmp_path, monkeypatch):
+    folder = tmp_path / "checkout" / "experiments"
+    folder.mkdir(parents=True)
+    file = folder / "x.py"
+    file.write_text("a = 1\n")
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+        return subprocess.run(
+            ["git", *who, "-C", str(folder), *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q", str(folder.parent))
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    monkeypatch.chdir("/")  # the working directory has nothing to do with it
+
+    def state() -> dict[str, object]:
+        return new_run("x.py", folder).provenance["git"]
+
+    assert state() == {"commit": git("rev-parse", "HEAD").strip(), "dirty": False}
+    digests = set()
+    for text in ("a = 2\n", "a = 3\n"):
+        file.write_text(text)
+        assert state()["dirty"] is True
+        digests.add(state()["diff_digest"])
+    assert len(digests) == 2 and digests == digests - {None}
+    file.write_text("a = 1\n")
+    (folder / "new.py").write_text("")
+    assert state()["dirty"] is True and state()["untracked"] == ["new.py"]
+
+
 def test_store_that_can_only_be_read_serves_what_is_done(finished, monkeypatch, tmp_path):
     """As a shared store of another project: its steps are reused, though the experiment cannot be registered there."""
     from click.testing import CliRunner
@@ -234,6 +266,22 @@ def test_terminal_control_c_while_planning_or_running_exits_130_and_restores_the
     terminal.read_until("importing")
     terminal.send(b"\x03")
     assert terminal.wait() == 130 and "Traceback" not in terminal.text, terminal.text
+
+
+def test_terminal_debugger_in_a_step_of_the_local_backend_can_be_talked_to(engine, tmp_path):
+    engine.experiment = tmp_path / "debugged.py"
+    engine.experiment.write_text(
+        "from marin_exec import Step\n"
+        "def work(config, out):\n    answer = 41\n    breakpoint()\n    return answer\n"
+        "def pipeline():\n    return [Step('debugged', work)]\n"
+    )
+    terminal = Terminal(engine.command("run", "--backend", "local"), {**engine.env(), "TERM": "xterm-256color"})
+    terminal.read_until("(Pdb) ")
+    terminal.send(b"!answer += 1\n")
+    terminal.read_until("(Pdb) ")
+    terminal.send(b"continue\n")
+    assert terminal.wait() == 0, terminal.text
+    assert json.loads(engine.call("show", "debugged", "--json").stdout)["record"]["result"] == 42
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

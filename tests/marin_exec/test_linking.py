@@ -234,6 +234,23 @@ def test_two_drivers_that_link_at_once_leave_one_link(world, key):
     assert STATE[key] == ["text", "copy", "last", "text"]
 
 
+def test_two_steps_that_make_the_same_bytes_keep_an_edge_and_a_history_each(world, key):
+    """Whether the second was run or linked: equal content never makes one of two origins."""
+    first, second = (Step(n, text, TextConfig(key=key, note=n)) for n in ("first", "second"))
+    uses = [Step(f"uses/{each.name}", copy, CopyConfig(source=each, key=key)) for each in (first, second)]
+    world.run(uses[0])
+    statuses = world.run(*uses)
+    assert statuses["uses/second"].state == "linked" and STATE[key].count("copy") == 1
+    records = {name: each.record for name, each in statuses.items()}
+    assert records["first"].output_digest == records["second"].output_digest
+    assert records["first"].output_path != records["second"].output_path
+    for name, other in (("first", "second"), ("second", "first")):
+        below = downstream(world.store, locate(world.store, name)).nodes
+        assert {each.name for each in below} >= {name, f"uses/{name}"} and other not in {each.name for each in below}
+        above = upstream(world.store, locate(world.store, f"uses/{name}")).nodes
+        assert name in {each.name for each in above}
+
+
 def test_lineage_of_a_link_shows_what_it_was_linked_to_and_its_own_inputs(world, key):
     first = world.run(line(key))
     second = world.run(line(key, note="x"))

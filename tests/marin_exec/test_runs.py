@@ -1,9 +1,15 @@
 """A plan is what a run does: reuse, causes, forcing, failures - through the command line, in real processes."""
 
 import json
+import shlex
+import shutil
+import subprocess
 
 import pytest
 from engine import Engine
+
+from marin_exec.encoding import digest_of_tree
+from marin_exec.identity import FORMAT
 
 
 @pytest.fixture
@@ -175,6 +181,45 @@ def test_store_moved_elsewhere_everything_is_still_a_hit(engine, tmp_path):
     engine.store.rename(moved)
     engine.environment["MARIN_PREFIX"] = str(moved)
     assert set(actions(engine).values()) == {"REUSE"}
+
+
+def test_outputs_without_their_records_count_for_nothing(engine, tmp_path):
+    """Every file is there, under the very names: a copy of the outputs alone, or what a job left that died at its end."""
+    engine.run()
+    whole = tmp_path / "whole"
+    shutil.copytree(engine.store, whole)
+    shutil.rmtree(whole / ".marin")
+    engine.environment["MARIN_PREFIX"] = str(whole)
+    found = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    assert len(found) == 7 and set(actions(engine).values()) == {"RUN"}
+    assert engine.run().returncode == 0
+    assert engine.ran().count("total") == 2 and set(actions(engine).values()) == {"REUSE"}
+    assert {path: path.read_bytes() for path in found} == found  # nothing was written among what lay there
+
+
+def test_output_that_does_not_fit_fails_its_step_and_the_rest_of_it_is_no_output(engine, tmp_path):
+    """As on a full disk: a write is cut short. Here the process may write no file of more than a megabyte."""
+    engine.experiment = tmp_path / "large.py"
+    engine.experiment.write_text(
+        "from pathlib import Path\nfrom marin_exec import Step\n"
+        "def large(config, out):\n    Path(out.file('large.bin')).write_bytes(bytes(3_000_000))\n"
+        "def pipeline():\n    return [Step('large', large)]\n"
+    )
+    limited = f"ulimit -f 1024; exec {shlex.join(engine.command('run', '--backend', 'local'))}"
+    failed = subprocess.run(["bash", "-c", limited], env=engine.env(), capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 1 and "FAILED large (attempt 1): OSError" in failed.stderr, failed.stderr
+    (rest,) = engine.store.glob("large-*/a1-*/large.bin")
+    assert rest.stat().st_size < 3_000_000
+    assert json.loads(engine.call("ls", "--json").stdout)["steps"] == []
+    assert engine.run().returncode == 0
+    record = json.loads(engine.call("show", "large", "--json").stdout)["record"]
+    assert record["attempt"] == 2 and [each["size_bytes"] for each in record["files"]] == [3_000_000]
+
+
+def test_recorded_identity_is_what_was_digested_exactly(engine):
+    engine.run()
+    record = json.loads(engine.call("show", "total", "--json").stdout)["record"]
+    assert digest_of_tree(record["identity"], FORMAT) == record["digest"]
 
 
 @pytest.mark.parametrize("prefix", ["s3://bucket/x", "gs://bucket/x", "ftp://host/x"])

@@ -85,6 +85,14 @@ def test_names_two_steps_of_one_name_that_differ_are_refused_with_the_field(tmp_
         World(tmp_path).plan(Step("same", work, Config(value=1)), Step("same", work, Config(value=2)))
 
 
+def test_name_that_no_directory_can_have_is_refused_before_anything_starts_and_one_just_shorter_runs(tmp_path):
+    with pytest.raises(ConfigError, match="has 201 characters; at most 200 are allowed between '/'"):
+        Step(f"sweep/{'x' * 201}/of-something", work, Config())
+    name = f"{'x' * 200}/{'y' * 200}"
+    status = World(tmp_path).run(Step(name, work, Config()))[name]
+    assert status.state == "done"
+
+
 def test_leaves_a_step_needed_for_a_milestone_alone_is_a_target_still():
     whole, partly = Step("whole", work, Config(value=1)), Step("partly", work, Config(value=2))
     last = Step("last", work, Config(inputs=(whole, partly.milestone("m"))))

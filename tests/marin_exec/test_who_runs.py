@@ -1,15 +1,19 @@
 """Who runs a step when several could: what was done meanwhile is seen, and what others hold blocks nothing else."""
 
+import dataclasses
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from inprocess import FAST, ThreadBackend, World
+from ray import cloudpickle
 
-from marin_exec import Out, Step, kind, runtime
+from marin_exec import InputPath, Out, Step, kind, runtime
+from marin_exec.runners.ray import RayBackend
 from marin_exec.runners.state import State, Timing
 from marin_exec.store import LEASE_HEARTBEATS, StalenessWatch, claim
 
@@ -27,6 +31,27 @@ class WorkConfig:
 def work(config: WorkConfig, out: Out) -> int:
     RUNS.setdefault(config.test, Counter())[config.number] += 1
     return config.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyConfig:
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseConfig:
+    source: InputPath
+
+
+@kind("who-runs/many", version=1)
+def write_many(config: ManyConfig, out: Out) -> None:
+    for number in range(config.count):
+        Path(out.file(f"{number:06d}.txt")).write_text(str(number))
+
+
+@kind("who-runs/use", version=1)
+def use(config: UseConfig, out: Out) -> int:
+    return len(list(Path(config.source).iterdir()))
 
 
 @pytest.fixture
@@ -89,6 +114,41 @@ def test_submit_that_takes_longer_than_the_lease_keeps_it(world, request):
     (status,) = world.scheduler(world.plan(*steps(test, 1)), backend).run().values()
     assert status.state is State.DONE and status.record is not None and status.record.attempt == 1
     assert len(set(beats)) > 3
+
+
+def test_attempts_in_flight_are_bounded_however_many_steps_are_ready(world, request):
+    """Ray stalls with too many tasks at once; and each attempt holds a lease that others may be waiting for."""
+    test, backend = request.node.name, ThreadBackend()
+    submit, finished, in_flight, most = backend.submit, backend.finished, 0, 0
+
+    def counted_submit(task: Any) -> str:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        return submit(task)
+
+    def counted_finished(timeout_seconds: float) -> list[tuple[str, Any]]:
+        nonlocal in_flight
+        found = finished(timeout_seconds)
+        in_flight -= len(found)
+        return found
+
+    backend.submit, backend.finished = counted_submit, counted_finished
+    statuses = world.scheduler(world.plan(*steps(test, 60)), backend).run()
+    assert {each.state for each in statuses.values()} == {State.DONE} and most == ThreadBackend.capacity
+    assert RayBackend.capacity <= 1000
+
+
+def test_task_is_small_however_much_its_inputs_hold(world):
+    """Inputs travel as paths: what they hold, and what their records say of it, crosses no driver."""
+    sizes = []
+    for count in (1, 2_000):
+        backend = ThreadBackend()
+        many = Step(f"many/{count}", write_many, ManyConfig(count=count))
+        world.run(Step(f"uses/{count}", use, UseConfig(source=many)), backend=backend)
+        assert backend.submitted[1].step_name == f"uses/{count}"
+        sizes.append(len(cloudpickle.dumps(dataclasses.replace(backend.submitted[1], fn=print))))
+    assert sizes[1] - sizes[0] < 50 and sizes[1] < 5_000
 
 
 def test_submit_that_raises_leaves_no_lease_behind(world, request):

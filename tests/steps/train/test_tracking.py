@@ -53,6 +53,23 @@ def test_tracker_that_starts_in_no_mode_leaves_the_run_without(tmp_path, monkeyp
     ]
 
 
+def test_tracker_gets_names_that_it_takes_however_long_the_steps_is(tmp_path, monkeypatch):
+    asked = []
+
+    def refuse(**settings):
+        asked.append((settings["name"], settings["group"]))
+        raise OSError("enough")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    names = ["short/name", f"ladder/{'x' * 150}-a", f"ladder/{'x' * 150}-b", "y" * 200]
+    for name in names:
+        follow(DirectoryOut(tmp_path, name), wandb_mode="offline")
+    given = [name for name, _ in asked]
+    assert given[0] == names[0] and asked[1][1] == "ladder"
+    assert len(set(given)) == len(names)
+    assert all(0 < len(text) <= 128 for pair in asked for text in pair)  # W&B's limit
+
+
 def test_tracker_of_a_remote_output_leaves_its_files_there_and_none_here(remote, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
