@@ -9,8 +9,10 @@ from marin_exec.errors import ConfigError, IdentityMismatch, InternalError, Mari
 from marin_exec.experiment import main
 from marin_exec.fields import InputPath, added_default, measured, renamed_from, runtime
 from marin_exec.files import open_file
+from marin_exec.kinds import Kind, kind
 from marin_exec.out import Milestone, Out, ShardOut
-from marin_exec.step import Kind, Resources, Retry, Step, StepPath, kind, pin
+from marin_exec.resources import Resources, Retry
+from marin_exec.step import Step, StepPath, pin
 
 __all__ = [
     "ConfigError",

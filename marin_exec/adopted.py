@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from marin_exec.errors import ConfigError
 from marin_exec.fields import runtime
+from marin_exec.kinds import kind
 from marin_exec.records import FileEntry
-from marin_exec.step import Step, kind
+from marin_exec.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)

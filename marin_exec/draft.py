@@ -211,8 +211,7 @@ class Draft:
             head = self._found[digest].head
             may_wait = draft.action in (Action.RUN, Action.LINK) and not draft.forced
             if may_wait and head is not None and head.state == "held":
-                holder = f"held by {head.host} (pid {head.pid}, attempt {head.attempt})"
-                why = f"{draft.reason}; {holder}: reuse its output, or take over if it died"
+                why = f"{draft.reason}; {head.held_by}: reuse its output, or take over if it died"
                 draft = dataclasses.replace(draft, action=Action.WAIT, reason=why)
             elif draft.action is Action.RUN and not draft.forced:
                 left = half_done(self._store, digest, head, draft.source, self._options.on_code_change)

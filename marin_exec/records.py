@@ -144,3 +144,8 @@ class Head(Document):
     host: str = ""
     """For display only, like `pid`."""
     pid: int = 0
+
+    @property
+    def held_by(self) -> str:
+        """Who holds the step, for messages: "held by HOST (pid N, attempt N)"."""
+        return f"held by {self.host} (pid {self.pid}, attempt {self.attempt})"

@@ -1,154 +1,20 @@
-"""Steps and kinds: what an experiment file is made of.
+"""Steps, and how they depend on each other: what an experiment file is made of.
 
 A `Step` is a frozen handle. Making one does nothing: no I/O, no clock, no environment is read. Its identity is worked
 out later, by `marin_exec.identity`, from its kind and its config.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from marin_exec.errors import ConfigError
-
-RUNTIME_ENV_KEYS = (
-    *("working_dir", "excludes", "py_modules", "pip", "uv", "conda"),
-    *("py_executable", "container", "image_uri", "config"),
-)
-"""Of https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference, those that a step may set."""
+from marin_exec.kinds import Kind, check_name, kind_of
+from marin_exec.resources import Resources, Retry
 
 LONGEST_NAME_PART = 200
 """Characters: with a dash and 16 digits it is the name of a directory, for which file systems have 255 bytes."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a step function is known by. Its name and version are identity; its module and source are not."""
-
-    name: str
-    version: int | None
-    """None: the kind is identified by the digest of its source, so a first experiment never serves stale results."""
-    fn: Callable[..., Any]
-    content_digest: Callable[[str], str] | None = None
-    """Given the output directory, a digest of what it means, for formats whose bytes differ between equal runs."""
-    gang: bool = False
-    """Whether the function may run in several processes at once; see `Resources.ranks`."""
-    reads_lineage: bool = False
-    """The function looks at how its inputs were made too, so that equal inputs do not make an equal output."""
-    renamed_from: str = ""
-    """The name of the kind when steps of it first ran; "" if it still has it."""
-
-    @property
-    def digested_name(self) -> str:
-        """The name that stands in digests: the first one, so that a kind can be renamed and what it made is still found."""
-        return self.renamed_from or self.name
-
-
-_KINDS: dict[tuple[str, int], Kind] = {}
-
-
-def _same_function(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
-    """One source file and qualified name is one function: `__main__` and its import, or a module loaded twice."""
-    a_code, b_code = a.__code__, b.__code__
-    return (a_code.co_filename, a_code.co_qualname) == (b_code.co_filename, b_code.co_qualname)
-
-
-def kind(
-    name: str,
-    *,
-    version: int | None = None,
-    content_digest: Callable[[str], str] | None = None,
-    gang: bool = False,
-    reads_lineage: bool = False,
-    renamed_from: str = "",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declares a step function `fn(config, out) -> result` to be of this kind.
-
-    Args:
-        name: stable name, e.g. "dedup/fuzzy".
-        version: raised when the meaning of the output changes; None identifies the kind by its source digest.
-        content_digest: given the output directory, returns a digest of its meaning, for formats that are not byte-stable.
-        gang: the function looks at `out.rank` and may run as several ranks (`Resources.ranks`).
-        reads_lineage: the function looks at how its inputs were made (records, lineage), not only at what they hold; then
-            it is never linked to an output that was made from equal inputs of other origin.
-        renamed_from: the name of the kind when steps of it first ran (the first of several); digests keep using it.
-
-    Raises:
-        ConfigError: another function already has this kind name and version.
-    """
-    for each in (name, renamed_from or name):
-        if not _NAME.fullmatch(each):
-            raise ConfigError(
-                f"kind {each!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
-            )
-
-    def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
-        declared = Kind(name, version, fn, content_digest, gang, reads_lineage, renamed_from)
-        if version is not None:
-            earlier = _KINDS.get((declared.digested_name, version))
-            if earlier is not None and not _same_function(earlier.fn, fn):
-                raise ConfigError(
-                    f"kind {declared.digested_name!r} version {version}: declared by both "
-                    f"{earlier.fn.__module__}.{earlier.fn.__qualname__} and "
-                    f"{fn.__module__}.{fn.__qualname__}; give one of them another name or version"
-                )
-            _KINDS[declared.digested_name, version] = declared
-        fn.__marin_kind__ = declared  # type: ignore[attr-defined]
-        return fn
-
-    return declare
-
-
-def kind_of(fn: Callable[..., Any]) -> Kind:
-    """Returns the declared kind of a step function; an undeclared one is a kind of its own name, known by its source."""
-    declared = getattr(fn, "__marin_kind__", None)
-    return declared or Kind(getattr(fn, "__name__", repr(fn)), None, fn)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What one attempt of a step needs from the cluster. Never part of identity.
-
-    Raises:
-        ConfigError: `ranks` is not a whole number from 1 up, or `runtime_env` has a key that is not allowed.
-    """
-
-    cpus: float = 1
-    """On a cluster that the run starts on its own machine, at most what that has."""
-    gpus: float = 0
-    memory_bytes: int | None = None
-    custom: Mapping[str, float] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the process that runs the step."""
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
-    """What else the process needs, as Ray takes it: `RUNTIME_ENV_KEYS`. Folders and files of this machine are copied to the
-    cluster. Tried before the run starts anything."""
-    ranks: int = 1
-    """Processes that run the step's function at the same time, each with the resources above; the attempt is one, and
-    ends when any of them fails. More than one only for kinds declared with `gang=True`."""
-
-    def __post_init__(self) -> None:
-        if type(self.ranks) is not int or self.ranks < 1:
-            raise ConfigError(f"Resources: ranks is {self.ranks!r}; a whole number from 1 up is needed")
-        for key in self.runtime_env:
-            if key not in RUNTIME_ENV_KEYS:
-                hint = "give variables as Resources(env={...})" if key == "env_vars" else "leave it out"
-                raise ConfigError(
-                    f"Resources: runtime_env has {key!r}; allowed are {', '.join(RUNTIME_ENV_KEYS)}. {hint[0].upper()}{hint[1:]}"
-                )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Retry:
-    """How often an attempt is tried again within one run. Never part of identity."""
-
-    infrastructure: int = 2
-    """After a worker or node died, or a task ran out of memory."""
-    exceptions: int = 0
-    """After the step function raised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,10 +49,7 @@ class Step:
     """Set by `pin`: the digest or path of the finished step that stands for this one."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"step {self.name!r}: not a valid name; use letters, digits, '.', '_', '+', '-', in parts joined by '/'"
-            )
+        check_name("step", self.name)
         longest = max(self.name.split("/"), key=len)
         if len(longest) > LONGEST_NAME_PART:
             raise ConfigError(

@@ -13,7 +13,19 @@ FORBIDDEN_IN_ENGINE = {"jax", "levanter", "faiss", "pyarrow", "steps", "experime
 # From the bottom up: a module may import from its own floor and those below, wherever in the file the import stands.
 FLOORS = (
     (
-        *("errors", "fields", "config_values", "encoding", "coercion", "trees", "step", "out", "identity"),
+        *(
+            "errors",
+            "fields",
+            "config_values",
+            "encoding",
+            "coercion",
+            "trees",
+            "kinds",
+            "resources",
+            "step",
+            "out",
+            "identity",
+        ),
         *("documents", "records", "secrets"),
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),

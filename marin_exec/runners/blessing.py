@@ -75,10 +75,7 @@ def bless(plan: Plan, planned: PlannedStep, store: Store, target: Record, why: s
     name = planned.step.name
     versioned = store.head(planned.digest)
     if versioned is not None and versioned.data.state == "held":
-        head = versioned.data
-        raise ConfigError(
-            f"bless {name}: is held by {head.host} (pid {head.pid}, attempt {head.attempt}); wait for it, or stop it"
-        )
+        raise ConfigError(f"bless {name}: is {versioned.data.held_by}; wait for it, or stop it")
     lease = claim(store, planned.digest, versioned, new_chain=True, host=socket.gethostname(), pid=os.getpid())
     if lease is None:
         raise ConfigError(f"bless {name}: another driver took the step just now; look at it with status")

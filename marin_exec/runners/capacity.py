@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from marin_exec.step import Resources
+from marin_exec.resources import Resources
 
 
 def needs_of(resources: Resources) -> dict[str, float]:

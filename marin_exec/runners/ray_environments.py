@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marin_exec.errors import ConfigError
+from marin_exec.resources import Resources
 from marin_exec.runners.ray_messages import COLOUR
 from marin_exec.runners.ray_task import lost_by_cluster
 from marin_exec.secrets import redact
-from marin_exec.step import Resources, Step
+from marin_exec.step import Step
 
 LAST_LINES = 3
 LONGEST_ERROR = 1_000

@@ -6,10 +6,10 @@ from typing import Any
 
 from marin_exec.provenance import RunContext
 from marin_exec.records import DependencyRecord, Link, Record
+from marin_exec.resources import Resources
 from marin_exec.runners.state import StepStatus
 from marin_exec.runners.task import AttemptOutput
 from marin_exec.secrets import redact_tree
-from marin_exec.step import Resources
 from marin_exec.store import Lease, Store, utc_now
 from marin_exec.store.content import content_key, held_by
 

@@ -72,7 +72,7 @@ class Taking:
         if self._reused(status, head, bound):
             return
         if head is not None and head.state == "held" and not self.watch.is_stale(planned.digest, head):
-            self.board.wait(status, f"held by {head.host} (pid {head.pid}, attempt {head.attempt})")
+            self.board.wait(status, head.held_by)
             return
         invalidated = head is not None and head.invalidated
         target = None if invalidated else link_target(self.store, status, bound, self.policy)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from marin_exec.records import FileEntry
+from marin_exec.resources import Resources
 from marin_exec.secrets import redact
-from marin_exec.step import Resources, Step
+from marin_exec.step import Step
 from marin_exec.store import Store
 
 

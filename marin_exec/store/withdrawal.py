@@ -40,10 +40,7 @@ def invalidate(store: Store, digest: str, by: str, why: str) -> Head:
             f"{what}: has no result that could be invalidated; `marin-exec ls` shows the steps that have one"
         )
     if found.data.state == "held":
-        raise StoreError(
-            f"{what}: held by {found.data.host} (pid {found.data.pid}, attempt {found.data.attempt}); wait until it ends, "
-            "or stop it, and invalidate then"
-        )
+        raise StoreError(f"{what}: {found.data.held_by}; wait until it ends, or stop it, and invalidate then")
     made_by = found.data.current
     said = redact(f"by {by} on {utc_now()[:19]}: {why}")
     head = replace(

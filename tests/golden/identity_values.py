@@ -17,7 +17,8 @@ from typing import Annotated, Any, NamedTuple
 from marin_exec.encoding import digest_of_value
 from marin_exec.fields import InputPath, added_default, renamed_from, runtime
 from marin_exec.identity import identify
-from marin_exec.step import Step, kind, topological
+from marin_exec.kinds import kind
+from marin_exec.step import Step, topological
 
 TABLE = pathlib.Path(__file__).with_name("identity.json")
 

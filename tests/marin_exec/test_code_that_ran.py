@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from marin_exec.resources import Resources
 from marin_exec.runners.attempt import execute, execute_rank
 from marin_exec.runners.code_that_ran import with_source_found
 from marin_exec.runners.ray import RayBackend
 from marin_exec.runners.shards import ShardTask, map_in_process, run_shard
 from marin_exec.runners.task import AttemptTask, Failure
 from marin_exec.source import source_of
-from marin_exec.step import Resources
 from marin_exec.store import Store
 
 CODE = "def work(config, out):\n    return {'value': 1}\n"

@@ -53,12 +53,12 @@ def world(tmp_path) -> World:
 
 def test_renamed_kind_fields_and_step_and_an_added_field_are_a_hit_in_an_old_store(world, monkeypatch):
     """The old code and the new one cannot be declared together: one process plays both, one after the other."""
-    from marin_exec import step as steps
+    from marin_exec import kinds
 
     world.run(Step("use", old_use, Old(source=Step("count", old_count, Old()))))
     for name in ("renames/old-count", "renames/old-use"):
         version = 2 if "count" in name else 1
-        monkeypatch.delitem(steps._KINDS, (name, version))
+        monkeypatch.delitem(kinds._KINDS, (name, version))
 
     @kind("renames/new-count", version=2, renamed_from="renames/old-count")
     def new_count(config: New, out: Out) -> int:
