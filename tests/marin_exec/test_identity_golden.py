@@ -44,9 +44,9 @@ def test_golden_values_that_travelled_to_another_process_have_the_same_digests(t
     travelling = tmp_path / "values.pickle"
     folder = str(_PROGRAM.parent)
     send = (
-        "import sys, pickle; from pathlib import Path; from ray import cloudpickle; sys.path.append(sys.argv[1]); "
+        "import sys, pickle; from pathlib import Path; sys.path.append(sys.argv[1]); "
         "import identity_values as golden; "
-        "Path(sys.argv[2]).write_bytes(cloudpickle.dumps({name: build() for name, build in golden.VALUES.items()}))"
+        "Path(sys.argv[2]).write_bytes(pickle.dumps({name: build() for name, build in golden.VALUES.items()}))"
     )
     receive = (
         "import sys, json, pickle; from pathlib import Path; sys.path.append(sys.argv[1]); "

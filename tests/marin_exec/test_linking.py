@@ -1,5 +1,7 @@
 """Early cutoff: a recipe that changed without changing what it makes costs its dependants nothing, and lineage says so."""
 
+import json
+import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,6 +251,33 @@ def test_two_steps_that_make_the_same_bytes_keep_an_edge_and_a_history_each(worl
         assert {each.name for each in below} >= {name, f"uses/{name}"} and other not in {each.name for each in below}
         above = upstream(world.store, locate(world.store, f"uses/{name}")).nodes
         assert name in {each.name for each in above}
+
+
+def test_store_of_a_time_before_links_serves_what_it_has_and_links_nothing_by_what_it_lacks(world, key):
+    """Records and heads without the fields that came later, and no index: missing keys are not equal keys."""
+    world.run(line(key))
+    later = {
+        "content_key",
+        "link",
+        "first_after",
+        "heartbeat_seconds",
+        "previous_holder",
+        "previous_state",
+        "invalidated",
+    }
+    steps = Path(world.store.prefix, ".marin/steps")
+    found = [*steps.glob("*/attempts/*.record.json"), *steps.glob("*/head.json.*")]
+    assert len(found) == 6
+    for path in found:
+        old = {name: value for name, value in json.loads(path.read_text()).items() if name not in later}
+        path.write_text(json.dumps(old))
+    for name in ("content", "runs", "links"):
+        shutil.rmtree(Path(world.store.prefix, ".marin", name), ignore_errors=True)
+    assert set(world.actions(line(key)).values()) == {"REUSE"}
+    assert [node.name for node in upstream(world.store, locate(world.store, "last")).nodes] == ["last", "copy", "text"]
+    assert states(world.run(line(key, note="x"))) == ["done"] * 3
+    assert STATE[key] == ["text", "copy", "last"] * 2
+    assert states(world.run(line(key, note="y"))) == ["done", "linked", "linked"]
 
 
 def test_lineage_of_a_link_shows_what_it_was_linked_to_and_its_own_inputs(world, key):
