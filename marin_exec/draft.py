@@ -6,7 +6,6 @@ from functools import cache
 
 from marin_exec.errors import ConfigError
 from marin_exec.explain import Explainer, replaced
-from marin_exec.found import Found
 from marin_exec.half_done import half_done
 from marin_exec.identity import Identity
 from marin_exec.planned import Action, OnCodeChange, PlannedStep, PlanOptions
@@ -17,6 +16,7 @@ from marin_exec.store import Store
 from marin_exec.store.content import SAME_CONTENT, content_key, known_keys, link_broken, link_to, made_from
 from marin_exec.store.manifest import piece_digest
 from marin_exec.store.pieces import Piece, piece_named
+from marin_exec.stored_steps import StoredStep
 
 LINKED_IF = "linked if its inputs come out as before"
 
@@ -48,7 +48,7 @@ class Draft:
         names: Collection[str],
         identities: dict[int, Identity],
         references: dict[int, list[StepPath]],
-        found: dict[str, Found],
+        found: dict[str, StoredStep],
     ):
         self._store = store
         self._options = options
@@ -102,7 +102,7 @@ class Draft:
             settled = self._linked(dataclasses.replace(draft, reason=reason, causes=causes))
         self.steps[identity.digest] = settled
 
-    def _invalid_because(self, draft: PlannedStep, found: Found) -> tuple[str, tuple[str, ...]]:
+    def _invalid_because(self, draft: PlannedStep, found: StoredStep) -> tuple[str, tuple[str, ...]]:
         """Returns why a step's current record does not serve, and the root causes; "" if it does."""
         name = draft.step.name
         if draft.step.pinned:

@@ -12,6 +12,7 @@ from marin_exec.planned import OnCodeChange
 from marin_exec.records import DependencyRecord, Head, Record
 from marin_exec.source import SourceInfo, changed_functions
 from marin_exec.store import Store, pieces
+from marin_exec.wording import some_of
 
 MAX_NAMED = 3
 
@@ -83,5 +84,5 @@ def _other_input(begun: list[Record], inputs: Iterable[DependencyRecord]) -> str
 
 def _other_code(begun: list[Record], source: SourceInfo) -> str:
     names = changed_functions(begun[-1].source["functions"], source.functions) if begun else []
-    shown = ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    shown = some_of(names, MAX_NAMED)
     return f"other code made them{f' ({shown})' if shown else ''}; --on-code-change reuse goes on from them"

@@ -14,13 +14,13 @@ give the same output) the scheduler looks up when the step's turn comes, and the
 from collections.abc import Sequence
 
 from marin_exec.draft import Draft
-from marin_exec.found import read_store
 from marin_exec.identity import identify
 from marin_exec.pins import resolve_pins
 from marin_exec.planned import Action, OnCodeChange, Plan, PlannedStep, PlanOptions
 from marin_exec.selection import check_names, check_nothing_else_runs, select
 from marin_exec.step import Step, StepPath, step_references, topological
 from marin_exec.store import Store
+from marin_exec.stored_steps import stored_steps
 
 __all__ = [
     "Action",
@@ -55,7 +55,7 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     for step in reachable:
         names.setdefault(identities[id(step)].digest, {})[step.name] = None
     every_name = {step.name for step in reachable}
-    draft = Draft(store, options, chosen.forced, every_name, identities, references, read_store(store, names))
+    draft = Draft(store, options, chosen.forced, every_name, identities, references, stored_steps(store, names))
     for step in reachable:
         draft.judge(step, tuple(names[identities[id(step)].digest]))
     target_digests = tuple(dict.fromkeys(identities[id(step)].digest for step in chosen.targets))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from marin_exec.plan import Action, Plan
-from marin_exec.runners.state import State, StepStatus
+from marin_exec.runners.state import SETTLED, State, StepStatus
 from marin_exec.runners.task import Failure
 from marin_exec.secrets import redact
 from marin_exec.store import Store
@@ -149,7 +149,7 @@ class LiveReporter(PlainReporter):
     def _table(self, running: list[StepStatus], statuses: dict[str, StepStatus], now: float) -> Any:
         from rich.table import Table
 
-        settled = sum(status.state not in (State.PENDING, State.WAITING, State.RUNNING) for status in statuses.values())
+        settled = sum(status.state in SETTLED for status in statuses.values())
         table = Table(
             title=f"{settled} of {len(statuses)} steps settled, {now - self._started:.0f} s", title_justify="left"
         )

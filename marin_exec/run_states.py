@@ -10,8 +10,6 @@ from marin_exec.records import Head
 from marin_exec.store import Store, Versioned
 from marin_exec.store.run_log import run_events
 
-SETTLED_STATES = ("done", "reused", "linked", "failed", "blocked", "cancelled")
-
 
 @dataclass(frozen=True)
 class HeldStep:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from marin_exec.runners.state import State, StepStatus
 from marin_exec.store import Store
+from marin_exec.wording import some_of
 
 MOST_NAMED = 6
 
@@ -20,15 +21,15 @@ def summary_lines(statuses: Iterable[StepStatus]) -> list[str]:
         slowest = sorted(done, key=lambda status: -_seconds(status))
         shown = slowest if len(done) > MOST_NAMED else done
         title = "ran" if len(done) <= MOST_NAMED else "ran, slowest first"
-        lines.append(f"{title}: {_named([f'{_name(each)} {_seconds(each):.1f} s' for each in shown])}")
+        lines.append(f"{title}: {some_of([f'{_name(each)} {_seconds(each):.1f} s' for each in shown], MOST_NAMED)}")
     if reused := [each for each in by_state.get(State.REUSED, []) if each.record is not None]:
         lines.append(f"reused: {_reused(reused)}")
     if linked := by_state.get(State.LINKED):
-        lines.append(f"linked: {_named([_link(each) for each in linked])}")
+        lines.append(f"linked: {some_of([_link(each) for each in linked], MOST_NAMED)}")
     if blocked := by_state.get(State.BLOCKED):
-        lines += [f"blocked by {cause}: {_named(names)}" for cause, names in _by_cause(blocked).items()]
+        lines += [f"blocked by {cause}: {some_of(names, MOST_NAMED)}" for cause, names in _by_cause(blocked).items()]
     if cancelled := by_state.get(State.CANCELLED):
-        lines.append(f"not finished: {_named([_name(each) for each in cancelled])}")
+        lines.append(f"not finished: {some_of([_name(each) for each in cancelled], MOST_NAMED)}")
     return lines
 
 
@@ -43,11 +44,6 @@ def _name(status: StepStatus) -> str:
 
 def _seconds(status: StepStatus) -> float:
     return status.record.seconds if status.record is not None else 0.0
-
-
-def _named(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _reused(statuses: list[StepStatus]) -> str:

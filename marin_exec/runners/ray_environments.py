@@ -13,8 +13,10 @@ from marin_exec.runners.ray_messages import COLOUR
 from marin_exec.runners.ray_task import lost_by_cluster
 from marin_exec.secrets import redact
 from marin_exec.step import Step
+from marin_exec.wording import some_of
 
 LAST_LINES = 3
+MOST_NAMED = 5
 LONGEST_ERROR = 1_000
 
 
@@ -117,7 +119,7 @@ def _is_built() -> bool:
 
 
 def _problem(steps: Sequence[Step], error: Exception) -> str:
-    names = ", ".join(step.name for step in steps[:5]) + (f" and {len(steps) - 5} more" if len(steps) > 5 else "")
+    names = some_of([step.name for step in steps], MOST_NAMED)
     said = [line.strip() for line in redact(COLOUR.sub("", str(error))).splitlines() if line.strip()]
     text = " ".join(said[-LAST_LINES:])  # above them is Ray's own traceback
     return (

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from marin_exec.records import FileEntry
+from marin_exec.wording import some_of
 
 
 def changed_files(before: Sequence[FileEntry], now: Sequence[FileEntry], most: int = 3) -> str:
@@ -13,7 +14,7 @@ def changed_files(before: Sequence[FileEntry], now: Sequence[FileEntry], most: i
         for path in sorted(old.keys() | new.keys())
         if old.get(path) != new.get(path)
     ]
-    return ", ".join(changes[:most]) + (f" and {len(changes) - most} more" if len(changes) > most else "")
+    return some_of(changes, most)
 
 
 def _change(before: FileEntry | None, now: FileEntry | None) -> str:

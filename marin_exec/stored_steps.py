@@ -10,7 +10,7 @@ from marin_exec.store.withdrawal import FREED
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredStep:
     """What the store holds of one step."""
 
     head: Head | None = None
@@ -33,28 +33,28 @@ class Found:
         return self.head.note if self.head.note.startswith(FREED) else ""
 
 
-def read_store(store: Store, digests: Collection[str]) -> dict[str, Found]:
+def stored_steps(store: Store, digests: Collection[str]) -> dict[str, StoredStep]:
     """Returns what the store holds of each step, and of those that they are linked to.
 
     A damaged record is a miss with that reason; a damaged head an error.
     """
     known = store.known_digests()  # one listing; steps that never ran cost nothing more
     there = [digest for digest in digests if digest in known]
-    found = {**dict.fromkeys(digests, Found()), **_read_all(store, there)}
+    found = {**dict.fromkeys(digests, StoredStep()), **_read_all(store, there)}
     links = dict.fromkeys(each.record.link.digest for each in found.values() if each.record and each.record.link)
     return {**_read_all(store, [digest for digest in links if digest not in found]), **found}
 
 
-def _read_all(store: Store, digests: list[str]) -> dict[str, Found]:
+def _read_all(store: Store, digests: list[str]) -> dict[str, StoredStep]:
     return dict(zip(digests, store.look_up_all(lambda digest: _read_one(store, digest), digests), strict=True))
 
 
-def _read_one(store: Store, digest: str) -> Found:
+def _read_one(store: Store, digest: str) -> StoredStep:
     versioned = store.head(digest)
     head = versioned.data if versioned else None
     if head is None or head.current is None:
-        return Found(head)
+        return StoredStep(head)
     try:
-        return Found(head, store.record(digest, head.current))
+        return StoredStep(head, store.record(digest, head.current))
     except StoreError as error:
-        return Found(head, problem=str(error))
+        return StoredStep(head, problem=str(error))
