@@ -7,7 +7,7 @@ any output's. Nothing is copied, moved or ever removed.
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from marin_exec.errors import ConfigError
+from marin_exec.errors import ConfigError, MarinExecError, StoreError
 from marin_exec.fields import runtime
 from marin_exec.kinds import kind
 from marin_exec.records import FileEntry
@@ -64,17 +64,25 @@ def files_at(path: str) -> AdoptedFiles:
 
     Raises:
         ConfigError: there is no such directory, or nothing in it.
+        StoreError: it cannot be read.
     """
     from marin_exec.store.backends import filesystem
     from marin_exec.store.manifest import scan
     from marin_exec.store.prefix import split_url
 
     plain = path.removeprefix("file://").rstrip("/") or "/"
-    fs = filesystem(split_url(plain)[0])
-    if not fs.isdir(plain):
-        what = "is a file; adopt the directory that it is in" if fs.exists(plain) else "does not exist"
-        raise ConfigError(f"adopt {path}: {what}, or is not to be read. A directory with files is needed")
-    files = scan(fs, plain)
+    try:
+        fs = filesystem(split_url(plain)[0])
+        if not fs.isdir(plain):
+            what = "is a file; adopt the directory that it is in" if fs.exists(plain) else "does not exist"
+            raise ConfigError(f"adopt {path}: {what}, or is not to be read. A directory with files is needed")
+        files = scan(fs, plain)
+    except MarinExecError:
+        raise
+    except Exception as error:  # each filesystem has errors of its own: no such scheme, no credentials, no answer
+        raise StoreError(
+            f"adopt {path}: cannot be read: {type(error).__name__}: {error}. See that the path is right and that you may read it"
+        ) from error
     if not files:
         raise ConfigError(f"adopt {path}: holds no file; a directory with files is needed")
     return AdoptedFiles(plain, files)

@@ -53,6 +53,8 @@ def remake(store: Store, plan: Plan, experiment: Experiment, name: str, **run_op
         StepFailed: it did not end well this time.
     """
     planned = plan.named(name)
+    if planned is None and any(sign in name for sign in "*?["):
+        raise ConfigError(f"--rerun {name}: name one step, not a pattern")
     if planned is None or planned.record is None or planned.action is not Action.REUSE:
         why = planned.explanation if planned is not None else "nothing of the plan needs it"
         raise ConfigError(

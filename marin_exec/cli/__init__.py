@@ -51,6 +51,15 @@ class _Group(click.Group):
         except MarinExecError as error:
             say_error(str(error))
             sys.exit(_exit_code(error))
+        except (
+            OSError
+        ) as error:  # a full disk, a file that may not be read: the path and the reason are all there is to say
+            where = f" ({error.filename})" if error.filename else ""
+            say_error(
+                f"{type(error).__name__}: {error.strerror or error}{where}. See that there is room and that you may read and "
+                "write there, and try again"
+            )
+            sys.exit(EXIT_FAILED)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

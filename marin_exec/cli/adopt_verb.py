@@ -5,6 +5,7 @@ import os
 import click
 
 from marin_exec.cli.options import HELP, json_option, print_json
+from marin_exec.errors import ConfigError
 
 
 @click.command(context_settings=HELP)
@@ -18,6 +19,8 @@ def adopt(path: str, as_json: bool) -> None:
     from marin_exec.adopted import files_at
     from marin_exec.store.manifest import output_digest
 
+    if not path.strip():
+        raise ConfigError(f"adopt {path!r}: no path; give a directory or a URL")
     full = path if "://" in path else os.path.abspath(path)
     found = files_at(full)
     digest, size = output_digest(found.files, None), sum(each.size_bytes for each in found.files)

@@ -10,7 +10,7 @@ import click
 
 from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_MISMATCH, EXIT_WORK_TO_DO, say_error
 from marin_exec.cli.options import HELP, experiment_arguments, json_option, prefix_option, print_json, print_table
-from marin_exec.errors import StoreError
+from marin_exec.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from marin_exec.plan import Plan, PlannedStep, PlanOptions
@@ -127,6 +127,8 @@ def run(
     from marin_exec.plan import make_plan
     from marin_exec.store import Store, check_writable
 
+    if backend == "local" and address:
+        raise ConfigError(f"--backend local and --address {address}: a local run uses no cluster; give one of them")
     loaded = load_experiment(experiment, parameters)
     store = Store.open(prefix)
     options = _options(experiment=str(loaded.path), **chosen)
@@ -185,7 +187,10 @@ def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as
     if planned is None:  # nothing that was chosen is made from it
         alone = dataclasses.replace(options, only=(), until=(step,), start_from=(), force=(), with_descendants=False)
         planned = make_plan(loaded.steps, store, alone).named(step)
-    assert planned is not None, step
+    if planned is None:
+        raise ConfigError(
+            f"why {step}: name one step, not a pattern; `marin-exec plan EXPERIMENT --verbose` says it of each"
+        )
     never_run = planned.causes == (f"{step}: never run",)
     relative = nearest_of_kind(store, planned, {each.name for each in known}) if never_run else None
     if as_json:

@@ -190,6 +190,9 @@ def _link_new(final: str, data: bytes, *, make_parents: bool, synced: bool = Tru
             if os.stat(temporary).st_nlink == 1:
                 raise AlreadyExists(final) from None
             # Else it is linked after all: a network file system lost the answer, and asked again.
+        except OSError as error:
+            error.filename = error.filename or final  # an open file tells only the reason, e.g. that the disk is full
+            raise
     finally:
         _unlink(temporary)
 
