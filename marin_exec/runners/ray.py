@@ -69,11 +69,13 @@ class RayBackend:
         self._nodes_seen = -math.inf
 
     def start(self) -> None:
+        # Ray reads these when it is imported.
         if self._address is None:
-            # Both must be set before Ray is imported: bind to loopback, and no usage reports.
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # so it binds to the loopback interface
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault(
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+        )  # steps without GPUs: leave their variables alone
         import ray
         from ray import cloudpickle
 

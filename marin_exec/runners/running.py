@@ -127,7 +127,7 @@ class RunningAttempts:
             if status.state is not State.RUNNING or (lost is not status.lease and lost not in status.slots):
                 continue
             self._stop_task(status)
-            if lost is not status.lease:  # the slot of a limit; the step itself is still ours, and others may have it
+            if lost is not status.lease:  # but a slot of a limit: the step is still ours, and others may have it
                 self._give_back(status, why, "ended", reason=why)
             self._try_again(status, why)
 
