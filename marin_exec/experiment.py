@@ -3,16 +3,17 @@
 import dataclasses
 import importlib.util
 import inspect
+import json
 import os
 import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from marin_exec.errors import ConfigError, MarinExecError
 from marin_exec.step import Step
@@ -109,13 +110,38 @@ def _parameters(file: Path, pipeline: Callable[..., Any], arguments: Sequence[st
     import draccus
 
     try:
-        return [draccus.parse(config_class=kind, args=list(arguments))]
+        return [draccus.parse(config_class=kind, args=_text_as_it_is(kind, arguments))]
     except SystemExit as stop:  # argparse's way of refusing; it has printed why
         raise ConfigError(
             f"experiment {file.name}: parameters {' '.join(arguments)!r} do not parse as {kind.__name__}"
         ) from stop
     except Exception as error:
         raise ConfigError(f"experiment {file.name}: parameters do not parse: {error}") from error
+
+
+def _text_as_it_is(kind: type, arguments: Sequence[str]) -> list[str]:
+    """Quotes the values of text fields, because draccus reads values as YAML: 0010 would be '8', and yes 'True'."""
+    options, quoted, before = {f"--{name}" for name in _text_fields(kind)}, [], ""
+    for argument in arguments:
+        option, sign, value = argument.partition("=")
+        if before in options:
+            quoted.append(json.dumps(argument, ensure_ascii=False))
+            before = ""
+            continue
+        text = sign and option in options
+        quoted.append(f"{option}={json.dumps(value, ensure_ascii=False)}" if text else argument)
+        before = argument
+    return quoted
+
+
+def _text_fields(kind: type) -> Iterator[str]:
+    """Yields the names of fields of type str, as the command line has them: "data.path" in a nested dataclass."""
+    hints = get_type_hints(kind)
+    for each in dataclasses.fields(kind):
+        if hints[each.name] is str:
+            yield each.name
+        elif dataclasses.is_dataclass(hints[each.name]):
+            yield from (f"{each.name}.{inner}" for inner in _text_fields(hints[each.name]))
 
 
 def _modules_beside(file: Path, own_name: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from engine import EXPERIMENTS, Engine
 
 from marin_exec.cli import cli
+from marin_exec.experiment import load_experiment
 
 CHAIN = str(EXPERIMENTS / "chain.py")
 ODD = ["", "*", "[abc", "/", "..", "a\nb\x01", "ü x", "x" * 5000, "nosuch://x"]
@@ -99,3 +100,37 @@ def test_full_disk_ends_a_command_with_the_path_and_the_reason(command, tmp_path
     assert "File too large" in done.stderr and str(engine.store) in done.stderr
     assert {path for path in engine.tree().keys() - before if not path.startswith(".marin")} == set()
     assert engine.run("--count", "5").returncode == 0
+
+
+PARAMETERS = """
+from dataclasses import dataclass, field
+from marin_exec import Step
+
+@dataclass(frozen=True)
+class Inner:
+    text: str = "inner"
+
+@dataclass(frozen=True)
+class Parameters:
+    text: str = "a"
+    count: int = 1
+    inner: Inner = field(default_factory=Inner)
+
+def work(config, out):
+    return config.text
+
+def pipeline(parameters: Parameters):
+    return [Step("work", work, parameters)]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0010", "yes", "null", "1e3", "1.50", "0x1F", " x ", "[1, 2]", "{a: 1}", '"q"', "a: b # c", "", "ü\n", "😀"],
+)
+def test_text_of_a_parameter_is_taken_letter_by_letter(text, tmp_path):
+    file = tmp_path / "parameters.py"
+    file.write_text(PARAMETERS)
+    given = ["--text", text, "--count", "3", f"--inner.text={text}"]
+    config = load_experiment(str(file), given).steps[0].config
+    assert (config.text, config.count, config.inner.text) == (text, 3, text)
