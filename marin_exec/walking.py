@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from marin_exec.store import Store, layout
+from marin_exec.store.reaching import reached
 
 
 @dataclass
@@ -40,7 +41,9 @@ def contents(store: Store, relative: str) -> Contents:
     found = Contents()
     full = store.url(relative)
     if not store.is_local:
-        for info in store.fs.find(full, detail=True).values():
+        with reached(full):
+            listed = store.fs.find(full, detail=True)
+        for info in listed.values():
             found.files += 1
             found.bytes_alone += info["size"]
             found.newest = max(found.newest, _written(info))
@@ -96,7 +99,9 @@ def attempt_directories(store: Store) -> list[AttemptDirectory]:
         return list(_local_attempts(store.prefix, ""))
     base = store.fs._strip_protocol(store.url("")).rstrip("/") + "/"
     found = {}
-    for full in store.fs.find(base):
+    with reached(store.prefix):
+        listed = store.fs.find(base)
+    for full in listed:
         relative = full[len(base) :]
         if not relative.startswith(f"{layout.CONTROL}/"):
             attempt = _attempt_of(relative)
@@ -150,7 +155,8 @@ def remove(store: Store, relative: str) -> tuple[int, int]:
     """
     if not store.is_local:
         gone = contents(store, relative)
-        store.fs.rm(store.url(relative), recursive=True)
+        with reached(store.url(relative)):
+            store.fs.rm(store.url(relative), recursive=True)
         return gone.files, gone.bytes_alone
     full = store.url(relative)
     if not os.path.isdir(full) or os.path.islink(full):

@@ -1,8 +1,9 @@
 """Which conditional files and which fsspec filesystem serve a prefix. The clients import what is heavy when they are used."""
 
+import logging
 from typing import Any
 
-from marin_exec.store import clients, gcs, prefix, s3
+from marin_exec.store import clients, gcs, prefix, reaching, s3
 from marin_exec.store.conditional import ConditionalFiles
 from marin_exec.store.local import LocalFiles
 from marin_exec.store.memory import MemoryFiles
@@ -34,5 +35,8 @@ def filesystem(scheme: str) -> Any:
 def _make_filesystem(scheme: str) -> Any:
     import fsspec  # 0.15 s, which a plan of finished steps does not need
 
-    options = {"auto_mkdir": True} if scheme == "file" else {}
+    if scheme == "gs":  # it logs each error that it also raises, with its traceback: for who asks for its log
+        logging.getLogger("gcsfs").addHandler(logging.NullHandler())
+
+    options = {"auto_mkdir": True} if scheme == "file" else reaching.time_limits(scheme)
     return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)

@@ -11,6 +11,8 @@ from typing import Any
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 10.0
 """For one request. Control files are small, and a lease is 15 s by default: waiting for longer helps nobody."""
+QUIET_SECONDS = 15.0
+"""For one request for an output's data, whose parts may be large: how long nothing may come, before it is tried again."""
 RETRY_SECONDS = 20.0
 """For all tries of one call (three tries on S3); then it is the caller's to decide, who may have a lease to lose."""
 POOL_SIZE = 64

@@ -20,6 +20,7 @@ from marin_exec.store.backends import filesystem
 from marin_exec.store.layout import TEMPORARY
 from marin_exec.store.pieces import Piece
 from marin_exec.store.prefix import split_url
+from marin_exec.store.reaching import reached
 from marin_exec.store.results import plain_result, split_result
 from marin_exec.store.scanning import checksum_of, remote_sizes, scan, scan_paths
 from marin_exec.store.store import Store
@@ -126,7 +127,8 @@ def take_up(store: Store, piece: Piece, from_attempt_dir: str, to_attempt_dir: s
             _link_or_copy(old, new)
         else:
             store.make_directory(posixpath.dirname(new))
-            store.fs.cp_file(old, new)  # within the server; `copy` would take a "?" in a name for a pattern
+            with reached(new):
+                store.fs.cp_file(old, new)  # within the server; `copy` would take a "?" in a name for a pattern
 
     store.look_up_all(give, piece.files)
 

@@ -10,6 +10,7 @@ from marin_exec.records import FORMAT, Document
 from marin_exec.store import layout
 from marin_exec.store.attempt_log import utc_now
 from marin_exec.store.conditional import AlreadyExists
+from marin_exec.store.reaching import reached
 from marin_exec.store.store import Store
 
 
@@ -88,4 +89,5 @@ def drop_root(store: Store, root_id: str) -> None:
     if store.is_local:
         os.unlink(path)
     else:
-        store.fs.rm_file(path)
+        with reached(path):
+            store.fs.rm_file(path)

@@ -13,6 +13,7 @@ from typing import Any
 from marin_exec.errors import StepFailed
 from marin_exec.records import FileEntry
 from marin_exec.store.layout import TEMPORARY
+from marin_exec.store.reaching import reached
 
 _BLOCK_BYTES = 1 << 20
 _REMOTE_BLOCK_BYTES = 1 << 24  # of one request; what is smaller is read by one
@@ -58,7 +59,9 @@ def remote_sizes(fs: Any, directory: str, below: str = "") -> dict[str, int]:
         below: only what is at this path in it: one file, or all below it.
     """
     base = fs._strip_protocol(directory).rstrip("/") + "/"
-    found = fs.find(f"{directory}/{below}".rstrip("/"), detail=True)
+    where = f"{directory}/{below}".rstrip("/")
+    with reached(where):
+        found = fs.find(where, detail=True)
     return {full[len(base) :]: info["size"] for full, info in found.items() if TEMPORARY not in full}
 
 
@@ -71,9 +74,10 @@ def checksum_of(fs: Any, full: str, size_bytes: int | None = None) -> tuple[int,
     import xxhash
 
     hasher, read_bytes = xxhash.xxh3_128(), 0
-    for block in _blocks(fs, full, size_bytes):
-        hasher.update(block)
-        read_bytes += len(block)
+    with reached(full):
+        for block in _blocks(fs, full, size_bytes):
+            hasher.update(block)
+            read_bytes += len(block)
     return read_bytes, f"xxh3-128:{hasher.hexdigest()}"
 
 

@@ -21,6 +21,7 @@ from marin_exec.store.attempt_log import AttemptLog, read_events
 from marin_exec.store.backends import conditional_files, filesystem
 from marin_exec.store.conditional import AlreadyExists, ConditionalFiles, LogFile, Versioned
 from marin_exec.store.prefix import OBJECT_STORES, canonical_prefix, is_full, relative_path, split_url
+from marin_exec.store.reaching import reached
 
 if TYPE_CHECKING:
     from marin_exec.store.pieces import Piece
@@ -304,7 +305,8 @@ class Store:
         if self.is_local:
             return self.names(directory)
         try:
-            listed = self.fs.ls(self.url(directory), detail=False)
+            with reached(self.url(directory)):
+                listed = self.fs.ls(self.url(directory), detail=False)
         except FileNotFoundError:
             return []
         return [posixpath.basename(path.rstrip("/")) for path in listed]

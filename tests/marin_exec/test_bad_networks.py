@@ -1,0 +1,109 @@
+"""What a bad network does to the data of a store on GCS and S3: it is tried again, or one clear error, and never waits for ever."""
+
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from engine import EXPERIMENTS, Engine
+from servers.proxy import Fault, FaultyProxy, Request, faulty_proxy
+
+from marin_exec.errors import StoreError
+from marin_exec.runners.failures import may_pass
+from marin_exec.store import Store, clients
+from marin_exec.store.scanning import checksum_of, remote_sizes
+
+REFUSED = Fault("status", status=403)
+PASSING = (Fault("status", status=503), Fault("status", status=429), Fault("cut before"), Fault("stalled", seconds=0.6))
+
+
+@pytest.fixture(params=["gcs", "s3"])
+def proxy(request: pytest.FixtureRequest) -> Iterator[FaultyProxy]:
+    with faulty_proxy(request.getfixturevalue(f"{request.param}_server")) as proxy:
+        yield proxy
+
+
+def is_data(request: Request) -> bool:
+    return ".marin" not in request.path and "/upload/" not in request.path
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that try as often as ever, and wait for nothing in between."""
+
+    async def no_sleep(seconds: float) -> None:
+        return
+
+    for module in ("gcsfs.retry", "s3fs.core"):
+        monkeypatch.setattr(f"{module}.asyncio", SimpleNamespace(**{**vars(__import__("asyncio")), "sleep": no_sleep}))
+    monkeypatch.setattr("botocore.retryhandler.delay_exponential", lambda *arguments, **named: 0)
+    monkeypatch.setattr(clients, "QUIET_SECONDS", 0.2)
+
+
+@pytest.fixture
+def store(proxy: FaultyProxy, impatient: None, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for name, value in proxy.server.environment.items():
+        monkeypatch.setenv(name, value)
+    store = Store.open(proxy.server.new_prefix())
+    store.fs.pipe_file(store.url("out/x"), b"content")
+    return store
+
+
+@pytest.mark.parametrize("fault", [REFUSED, *PASSING], ids=lambda fault: f"{fault.kind} {fault.status}")
+def test_data_that_cannot_be_reached_is_an_error_of_the_store(proxy: FaultyProxy, store: Store, fault: Fault) -> None:
+    proxy.rule = lambda request: fault
+    for look in (lambda: remote_sizes(store.fs, store.url("out")), lambda: checksum_of(store.fs, store.url("out/x"))):
+        before = len(proxy.requests)
+        with pytest.raises(StoreError, match=rf"{store.prefix}/out.*: not reached") as raised:
+            look()
+        if fault is not REFUSED:
+            assert may_pass(raised.value) and len(proxy.requests) - before > 2
+    proxy.rule = None
+    assert remote_sizes(store.fs, store.url("out")) == {"x": 7}
+
+
+@pytest.mark.parametrize("fault", [*PASSING, Fault("truncated")], ids=lambda fault: f"{fault.kind} {fault.status}")
+def test_data_that_cannot_be_reached_once_is_read_all_the_same(proxy: FaultyProxy, store: Store, fault: Fault) -> None:
+    for look in (lambda: remote_sizes(store.fs, store.url("out")), lambda: checksum_of(store.fs, store.url("out/x"))):
+        well, number = look(), len(proxy.requests) + 1
+        proxy.rule = lambda request, number=number: fault if request.number == number else None
+        assert look() == well
+
+
+def test_plan_whose_data_is_refused_says_so_in_one_message(proxy: FaultyProxy, tmp_path) -> None:
+    engine = engine_over(proxy, tmp_path)
+    assert engine.run().returncode == 0
+    proxy.rule = lambda request: REFUSED if is_data(request) else None
+    for done in (engine.call("plan"), engine.run()):
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert f"error: {engine.environment['MARIN_PREFIX']}/words/" in done.stderr and "not reached" in done.stderr
+
+
+def engine_over(proxy: FaultyProxy, folder) -> Engine:
+    environment = {
+        **proxy.server.environment,
+        "MARIN_PREFIX": proxy.server.new_prefix(),
+        "MARIN_HEARTBEAT_SECONDS": "2",
+    }
+    return Engine(folder, EXPERIMENTS / "remote.py", environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_run_through_a_bad_network_ends_right_or_says_why_and_the_next_ends_right(
+    proxy: FaultyProxy, tmp_path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kinds = (*PASSING[:3], Fault("cut after"), Fault("late", seconds=0.3))
+    proxy.rule = lambda request: chance.choice(kinds) if chance.random() < 0.1 else None
+    engine = engine_over(proxy, tmp_path)
+    through = engine.run()
+    assert through.returncode in (0, 1) and "Traceback (most recent" not in through.stderr, through.stderr
+    if through.returncode:
+        assert "FAILED" in through.stderr or "error: " in through.stderr, through.stderr
+    proxy.rule = None
+    again = engine.run()
+    assert again.returncode == 0, again.stderr
+    whole = engine.call("verify", "--all")
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    assert "\t" in again.stdout and engine.ran().count("count") >= 1
