@@ -8,6 +8,7 @@ import posixpath
 import re
 
 from marin_exec.errors import StoreError
+from marin_exec.secrets import redact, secret_in
 
 UNSAFE = "MARIN_UNSAFE_FILESYSTEM"
 OBJECT_STORES = {"gs": "gs", "gcs": "gs", "s3": "s3", "s3a": "s3"}
@@ -32,6 +33,11 @@ def canonical_prefix(prefix: str) -> str:
     if not prefix or "\0" in prefix:
         raise StoreError(f"store {prefix!r}: not a prefix; give {_ALLOWED}")
     scheme, path = split_url(prefix)
+    if scheme != "file" and secret_in(f"{scheme}://{path}") is not None:
+        raise StoreError(
+            f"store {redact(f'{scheme}://{path}')}: holds credentials, and a prefix is stored and shown; give them as the store's "
+            "tools take them, for S3 in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     if scheme == "memory":
         return "memory://" + posixpath.normpath("/" + path).lstrip("/")
     if scheme == "file":

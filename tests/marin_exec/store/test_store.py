@@ -230,3 +230,11 @@ def test_store_that_cannot_be_read_is_named(local_store: Store, monkeypatch: pyt
     for read in (lambda: local_store.head(DIGEST), local_store.known_digests, lambda: local_store.outputs_in("a")):
         with pytest.raises(StoreError, match=r"cannot read .*: Permission denied"):
             read()
+
+
+@pytest.mark.parametrize("scheme", ["s3", "S3a", "gs", "sftp"])
+def test_prefix_with_credentials_is_refused_without_showing_them(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARIN_UNSAFE_FILESYSTEM", "sftp")
+    with pytest.raises(StoreError, match=r"holds credentials.*AWS_SECRET_ACCESS_KEY") as raised:
+        Store.open(f"{scheme}://someone:sup3rs3cretpw@bucket/path")
+    assert "sup3rs3cretpw" not in str(raised.value)
