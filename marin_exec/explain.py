@@ -19,6 +19,7 @@ from marin_exec.store import Store
 from marin_exec.store.content import linked_to
 from marin_exec.store.file_changes import changed_files
 from marin_exec.store.layout import LINKS
+from marin_exec.wording import some_of
 
 MAX_SHOWN = 3
 MAX_CAUSES = 20
@@ -93,11 +94,14 @@ class Explainer:
         causes = self._causes_between(earlier, digest)
         last = f"last run {earlier.finished[:10]}"
         own = [cause.removeprefix(f"{name}: ") for cause in causes if cause.startswith(f"{name}: ")]
-        upstream = [cause for cause in causes if not cause.startswith(f"{name}: ")]
-        parts = own + [f"upstream {cause}" for cause in upstream]
-        shown = "; ".join(parts[:MAX_SHOWN]) + (
-            f"; and {len(parts) - MAX_SHOWN} more" if len(parts) > MAX_SHOWN else ""
-        )
+        changed: dict[str, list[str]] = {}
+        for cause in causes:
+            if not cause.startswith(f"{name}: "):
+                step, _, change = cause.partition(": ")
+                changed.setdefault(change, []).append(step)
+        parts = own + [f"upstream {some_of(steps, MAX_SHOWN)}: {change}" for change, steps in changed.items()]
+        more = len(parts) - MAX_SHOWN
+        shown = "; ".join(parts[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         return f"{shown or 'never run'} ({last})", causes
 
     def nearest(self, name: str, kind: str) -> Record | None:

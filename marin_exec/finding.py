@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from marin_exec.errors import StoreError
 from marin_exec.lineage import location_of
+from marin_exec.near_names import did_you_mean
 from marin_exec.records import Record
 from marin_exec.store import Store
 
@@ -83,9 +84,5 @@ def _began(store: Store, digest: str) -> str:
 
 
 def _nothing_found(store: Store, artifact: str) -> str:
-    import difflib
-
-    names = sorted(set(_all_names(store).values()))
-    near = difflib.get_close_matches(artifact, names, n=5, cutoff=0.4) or names[:10]
-    hint = f"did you mean {', '.join(near)}?" if near else "nothing was run in this store yet"
+    hint = did_you_mean(artifact, _all_names(store).values()) or "nothing was run in this store yet"
     return f"{artifact!r}: no path in {store.prefix}, no step's name and no digest of 6 digits or more; {hint}"

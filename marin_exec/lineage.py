@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from marin_exec.errors import StoreError
+from marin_exec.near_names import did_you_mean
 from marin_exec.records import DependencyRecord, Link, Record
 from marin_exec.store import Location, Store
 
@@ -79,13 +80,10 @@ def locate(store: Store, artifact: str) -> Located:
     if not matches and len(artifact) >= 6 and all(c in "0123456789abcdef" for c in artifact):
         matches = [record for record in records if record.digest.startswith(artifact)]
     if not matches:
-        import difflib
-
-        names = sorted({record.name for record in records})
-        near = difflib.get_close_matches(artifact, names, n=5, cutoff=0.4) or names[:10]
+        near = did_you_mean(artifact, (record.name for record in records)) or "the store holds no finished step."
         raise StoreError(
-            f"{artifact!r}: no path in {store.prefix}, no finished step's name and no digest; "
-            f"{'did you mean ' + ', '.join(near) if near else 'the store holds no finished step'}? `marin-exec ls` lists them"
+            f"{artifact!r}: no path in {store.prefix}, no finished step's name and no digest; {near} `marin-exec ls` lists them, "
+            "and `marin-exec logs` finds steps that are not finished too"
         )
     return Located(max(matches, key=lambda record: record.finished), "")
 

@@ -14,6 +14,7 @@ from marin_exec.errors import StoreError
 from marin_exec.plan import Plan
 from marin_exec.provenance import RunContext
 from marin_exec.runners.state import State, StepStatus
+from marin_exec.secrets import redact
 from marin_exec.store import AttemptLog, Store
 from marin_exec.store.run_log import open_run_log
 
@@ -50,6 +51,8 @@ class RunEvents:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(error, Exception):  # e.g. a cluster that cannot be used
+            self._event("finished", interrupted=False, error=redact(str(error)), seconds=self._seconds())
         if self._log is not None:
             with self._warned():
                 self._log.close()
@@ -74,8 +77,10 @@ class RunEvents:
     def finished(self, statuses: Iterable[StepStatus], *, interrupted: bool) -> None:
         """Notes how the run ended."""
         counts = dict(Counter(status.state.value for status in statuses))
-        seconds = round(time.monotonic() - self._started, 3)
-        self._event("finished", interrupted=interrupted, counts=counts, seconds=seconds)
+        self._event("finished", interrupted=interrupted, counts=counts, seconds=self._seconds())
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     def _event(self, type: str, **fields: Any) -> None:
         if self._log is not None:

@@ -111,6 +111,8 @@ def _state(
     mine: list[HeldStep],
 ) -> tuple[str, str]:
     end = events[-1]
+    if end.get("error"):
+        return "failed", end["error"].partition("\n")[0]
     if end["type"] == "finished":
         failed = [event["name"] for event in last.values() if event["state"] == "failed"]
         how = "interrupted" if end.get("interrupted") else "failed" if failed else "finished"
@@ -140,6 +142,6 @@ def step_line(event: dict[str, Any]) -> str:
         return f"{time}  started   {event.get('experiment')} on {event.get('host')} (pid {event.get('pid')}): {counts}"
     if event["type"] == "finished":
         counts = ", ".join(f"{number} {name}" for name, number in event.get("counts", {}).items())
-        how = "interrupted" if event.get("interrupted") else "finished"
-        return f"{time}  {how:<9} {event.get('seconds', 0):.1f} s: {counts}"
+        how = "failed" if event.get("error") else "interrupted" if event.get("interrupted") else "finished"
+        return f"{time}  {how:<9} {event.get('seconds', 0):.1f} s: {event.get('error') or counts}"
     return f"{time}  {event['type']}"

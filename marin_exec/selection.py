@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from marin_exec.errors import ConfigError
+from marin_exec.near_names import did_you_mean
 from marin_exec.planned import PlannedStep, PlanOptions
 from marin_exec.step import Step, StepPath, step_references, topological
 
@@ -145,13 +146,9 @@ def _matching(patterns: Sequence[str], order: Sequence[Step]) -> list[Step]:
 
 
 def _refuse(pattern: str, order: Sequence[Step]) -> None:
-    import difflib
-
-    known = sorted({step.name for step in order})
-    near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.4) or known[:10]
     raise ConfigError(
-        f"no step is named {pattern!r}; did you mean {', '.join(near)}? `marin-exec plan EXPERIMENT --verbose` lists all "
-        "names, and *, ? and [...] match parts of them"
+        f"no step is named {pattern!r}; {did_you_mean(pattern, (step.name for step in order))} `marin-exec plan EXPERIMENT "
+        "--verbose` lists all names, and *, ? and [...] match parts of them"
     )
 
 

@@ -21,7 +21,9 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
         detail = f"attempt {head.attempt} on {head.host} (pid {head.pid})" + (f": {said['message']}" if said else "")
         return {**row, "state": "running", "detail": detail}
     if each.action is Action.REUSE and each.record is not None:
-        return {**row, "state": "done", "detail": f"{each.record.finished[:19]} by run {each.record.run_id}"}
+        link = f": {each.record.link.phrase}" if each.record.link else ""
+        detail = f"{each.record.finished[:19]} by run {each.record.run_id}{link}"
+        return {**row, "state": "done", "detail": detail}
     if each.action is Action.GONE:
         return {**row, "state": "gone", "detail": each.reason}
     if each.action is Action.LINK:
@@ -30,5 +32,5 @@ def _state(each: PlannedStep, store: Store) -> dict[str, Any]:
         return {**row, "state": "to run", "detail": head.note}
     if head is not None and head.state == "free" and head.note:
         state = "failed" if head.note.startswith("failed") else "stopped"
-        return {**row, "state": state, "detail": f"attempt {head.attempt}: {head.note}"}
+        return {**row, "state": state, "detail": f"attempt {head.attempt}: {head.note.removeprefix('failed: ')}"}
     return {**row, "state": "to run", "detail": each.explanation}

@@ -12,9 +12,9 @@ from marin_exec.errors import ConfigError
 @click.argument("path")
 @json_option
 def adopt(path: str, as_json: bool) -> None:
-    """Print the digest of the files below PATH, a directory or URL, for `adopt(PATH, DIGEST, name=...)` in an experiment.
+    """Print the digest of the files below PATH, a directory or URL.
 
-    Every byte is read; nothing is written or moved.
+    It stands in an experiment's `adopt(PATH, DIGEST, name=...)`. Every byte is read; nothing is written or moved.
     """
     from marin_exec.adopted import files_at
     from marin_exec.store.manifest import output_digest

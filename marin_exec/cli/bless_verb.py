@@ -29,9 +29,10 @@ def bless(
     prefix: str,
     as_json: bool,
 ) -> None:
-    """Say that an earlier output serves for STEP of EXPERIMENT as it is declared now, instead of running it.
+    """Say that an earlier output serves for STEP of EXPERIMENT.
 
-    The step gets a record that names you and the reason. It also settles a change of code that a plan keeps mentioning.
+    It serves for the step as it is declared now, instead of running it. The step gets a record that names you and the
+    reason. It also settles a change of code that a plan keeps mentioning.
     """
     from marin_exec.experiment import load_experiment
     from marin_exec.plan import PlanOptions, check_names, make_plan

@@ -18,7 +18,10 @@ MAX_NAMED = 6
 @prefix_option
 @json_option
 def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
-    """Show in what A and B differ, and all that they were made from: first what was changed, then what follows from it."""
+    """Show in what A and B, and all they were made from, differ.
+
+    First what was changed, then what follows from it.
+    """
     from marin_exec.ancestry import compare
     from marin_exec.lineage import locate
 

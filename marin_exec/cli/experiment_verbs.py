@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marin_exec.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MAX_RUNS, EXIT_MISMATCH, EXIT_WORK_TO_DO, say_error
-from marin_exec.cli.options import HELP, experiment_arguments, json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import (
+    HELP,
+    counted,
+    experiment_arguments,
+    json_option,
+    prefix_option,
+    print_json,
+    print_table,
+)
 from marin_exec.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -73,7 +81,9 @@ def plan(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Show what a run of EXPERIMENT would do with each step, and why. Writes nothing.
+    """Show what a run of EXPERIMENT would do, and why.
+
+    Writes nothing.
 
     PARAMETERS are passed to the experiment's pipeline(), as draccus takes them.
     """
@@ -119,7 +129,9 @@ def run(
     dry_run: bool,
     **chosen: Any,
 ) -> None:
-    """Run EXPERIMENT: what is done is reused, what is not is run, once, whoever else runs it too.
+    """Run what is not done yet of EXPERIMENT.
+
+    What is done is reused. What is not is run once, whoever else runs it too.
 
     PARAMETERS are passed to the experiment's pipeline(), as draccus takes them.
     """
@@ -171,7 +183,10 @@ def run(
 @_chosen_steps
 @json_option
 def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as_json: bool, **chosen: Any) -> None:
-    """Say why STEP of EXPERIMENT would run or be reused, down to the root cause."""
+    """Say why STEP of EXPERIMENT would run, or be reused.
+
+    Down to the root causes, through any chain of upstreams.
+    """
     from marin_exec.experiment import load_experiment
     from marin_exec.explain import nearest_of_kind
     from marin_exec.plan import check_names, make_plan
@@ -208,7 +223,7 @@ def why(experiment: str, step: str, parameters: tuple[str, ...], prefix: str, as
         )
     if planned.record is not None:
         click.echo(
-            f"  last made: {planned.record.finished} by run {planned.record.run_id}, attempt {planned.record.attempt}"
+            f"  last made: {planned.record.finished[:19]} by run {planned.record.run_id}, attempt {planned.record.attempt}"
         )
     for name in planned.code_changed:
         click.echo(f"  code changed: {name}")
@@ -285,9 +300,8 @@ def planned_as_json(each: "PlannedStep") -> dict[str, Any]:
 
 
 def _counts(made: "Plan") -> str:
-    counted = Counter(each.action.value for each in made.steps.values())
-    steps = "1 step" if len(made.steps) == 1 else f"{len(made.steps)} steps"
-    return f"{steps}: " + ", ".join(f"{counted[name]} {name}" for name in sorted(counted))
+    actions = Counter(each.action.value for each in made.steps.values())
+    return f"{counted(len(made.steps), 'step')}: " + ", ".join(f"{actions[name]} {name}" for name in sorted(actions))
 
 
 def _say_code_changes(made: "Plan") -> None:

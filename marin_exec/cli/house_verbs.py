@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin_exec.cli.options import HELP, json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import HELP, counted, json_option, prefix_option, print_json, print_table
 from marin_exec.errors import ConfigError, StoreError
+from marin_exec.wording import some_of
 
 if TYPE_CHECKING:
     from marin_exec.cleaning import Removed
@@ -51,10 +52,11 @@ class Duration(click.ParamType):
 @prefix_option
 @json_option
 def gc(delete: bool, grace: float, keep_last: int | None, prefix: str, as_json: bool) -> None:
-    """Find the data of the store that no registered root leads to, of any experiment; with --delete, remove it.
+    """Find the data that nobody needs; with --delete, remove it.
 
-    Kept are the current results of all steps that an experiment's roots reach, what an unfinished step would go on from, and
-    what running steps hold or read. Heads, records and logs always stay. Steps that are held are watched for a lease time.
+    That is what no registered root of any experiment leads to. Kept are the current results of all steps that an
+    experiment's roots reach, what an unfinished step would go on from, and what running steps hold or read. Heads, records
+    and logs always stay. Steps that are held are watched for a lease time.
     """
     from marin_exec.cleaning import clean
     from marin_exec.cli.log_verbs import watching
@@ -71,14 +73,19 @@ def gc(delete: bool, grace: float, keep_last: int | None, prefix: str, as_json: 
         print_json(survey_as_json(found, removed))
         return
     print_table(
-        [[each.reason, f"{each.bytes:>15,} bytes", f"{each.files:>7,} files", each.path] for each in found.garbage]
+        [
+            [each.reason, f"{each.bytes:>15,} bytes", counted(each.files, "file").rjust(13), each.path]
+            for each in found.garbage
+        ]
     )
     for line in removed.skipped if removed else ():
         click.echo(f"left: {line}", err=True)
     if removed is None:
-        click.echo(f"{found.bytes:,} bytes in {found.files:,} files can go; --delete removes them")
+        what = f"{found.bytes:,} bytes in {counted(found.files, 'file')} can go; --delete removes them"
+        nothing = "nothing can go" + ("; what was written to within the grace stays (--grace)" if grace else "")
+        click.echo(what if found.garbage else nothing)
     else:
-        click.echo(f"{removed.bytes:,} bytes in {removed.files:,} files removed")
+        click.echo(f"{removed.bytes:,} bytes in {counted(removed.files, 'file')} removed")
 
 
 def survey_as_json(found: "Survey", removed: "Removed | None") -> dict[str, Any]:
@@ -101,7 +108,10 @@ def survey_as_json(found: "Survey", removed: "Removed | None") -> dict[str, Any]
 @prefix_option
 @json_option
 def roots(drop: str | None, prefix: str, as_json: bool) -> None:
-    """List what experiments have registered as in use, by experiment and the newest first."""
+    """List what experiments have registered as in use.
+
+    By experiment, the newest first.
+    """
     from marin_exec.store import Store, drop_root
     from marin_exec.store import roots as registered
 
@@ -136,7 +146,7 @@ def roots(drop: str | None, prefix: str, as_json: bool) -> None:
         return
     print_table(
         [
-            [row["name"], row["registered"][:19], row["id"][:12], f"{row['steps']} steps", _some(row["targets"])]
+            [row["name"], row["registered"][:19], row["id"][:12], f"{row['steps']} steps", some_of(row["targets"], 4)]
             for row in rows
         ]
     )
@@ -153,18 +163,15 @@ def _names(store: "Store", digests: list[str]) -> dict[str, str]:
     return found
 
 
-def _some(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 @click.command(context_settings=HELP, epilog="ARTIFACT is a path, a step's name, or a digest.")
 @click.argument("artifact")
 @click.option("--why", required=True, metavar="TEXT", help="The reason; it is kept, and shown by plan, why and status.")
 @prefix_option
 def invalidate(artifact: str, why: str, prefix: str) -> None:
-    """Declare that the current result of ARTIFACT's step is none any more: the next run makes it again.
+    """Declare that the result of ARTIFACT's step is none any more.
 
-    What was made from it is made again too, unless it comes out the same. Its record and its data stay, until `gc`.
+    The next run makes it again. What was made from it is made again too, unless it comes out the same. Its record and its
+    data stay, until `gc`.
     """
     from marin_exec.cli.store_verbs import store_for
     from marin_exec.lineage import locate

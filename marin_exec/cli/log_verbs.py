@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin_exec.cli.options import HELP, json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import HELP, counted, json_option, prefix_option, print_json, print_table
 from marin_exec.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def status(
     prefix: str,
     as_json: bool,
 ) -> None:
-    """Show how each step of EXPERIMENT stands; without one, the runs of the store and the steps that are held now."""
+    """Show how the steps of EXPERIMENT stand, or the store's runs.
+
+    Without an experiment: the last runs, and the steps that are held now.
+    """
     from marin_exec.store import Store
 
     store = Store.open(prefix)
@@ -70,6 +74,8 @@ def _show_experiment(store: "Store", experiment: str, parameters: tuple[str, ...
         print_json({"experiment": loaded.name, "steps": states})
         return
     print_table([[row["state"], row["name"], row["digest"][:16], row["detail"]] for row in states])
+    counts = Counter(row["state"] for row in states)
+    click.echo(f"{counted(len(states), 'step')}: {', '.join(f'{number} {state}' for state, number in counts.items())}")
 
 
 def _show_runs(store: "Store", show_all: bool, no_watch: bool, as_json: bool) -> None:
@@ -156,9 +162,10 @@ def _show_run(store: "Store", run_id: str, follow: bool, as_json: bool) -> None:
 @prefix_option
 @json_option
 def logs(artifact: str, attempt: int | None, follow: bool, prefix: str, as_json: bool) -> None:
-    """Show the log of an attempt at ARTIFACT's step: why it ran, what it said, how it ended, with traceback and last output.
+    """Show the log of ARTIFACT's step.
 
-    For running, failed and finished steps alike. Of several steps of a name, that which was begun last is shown.
+    Why it ran, what it said, and how it ended, with traceback and last output. For running, failed and finished steps
+    alike. Of several steps of a name, that which was begun last is shown.
     """
     from marin_exec.attempt_lines import attempt_events, lines_of, state_of
     from marin_exec.cli.store_verbs import store_for

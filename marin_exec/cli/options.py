@@ -32,6 +32,11 @@ def experiment_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("experiment", type=click.Path())(command)
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns e.g. "1 step" or "1,200 steps"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 

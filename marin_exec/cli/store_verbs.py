@@ -21,7 +21,10 @@ _ARTIFACT_HELP = "ARTIFACT is a path (a checkpoint, a shard), a step's name, or 
 @prefix_option
 @json_option
 def show(artifact: str, prefix: str, as_json: bool) -> None:
-    """Show the record of ARTIFACT: what it is, what it was made from, by what, and what came out."""
+    """Show the record of ARTIFACT.
+
+    What it is, what it was made from, by what, and what came out.
+    """
     from marin_exec.identity import flatten
     from marin_exec.lineage import locate
 
@@ -37,12 +40,11 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
         click.echo(f"link     {record.link.phrase}")
     size = sum(entry.size_bytes for entry in record.files)
     click.echo(f"files    {len(record.files)}, {size:,} bytes; output digest {record.output_digest[:16]}")
-    ended = f"{record.finished} ({record.seconds:.1f} s)" if record.finished else "(not finished)"
-    click.echo(f"made     {record.started} to {ended}, attempt {record.attempt}, run {record.run_id}")
+    ended = f"{record.finished[:19]} ({record.seconds:.1f} s)" if record.finished else "(not finished)"
+    click.echo(f"made     {record.started[:19]} to {ended}, attempt {record.attempt}, run {record.run_id}")
     git = record.provenance.get("git", {})
-    click.echo(
-        f"code     commit {git.get('commit')}{' (dirty)' if git.get('dirty') else ''}; source {record.source['digest'][:16]}"
-    )
+    commit = f"{git.get('commit') or 'none'}{' (dirty)' if git.get('dirty') else ''}"
+    click.echo(f"code     commit {commit}; source {record.source['digest'][:16]}")
     click.echo(f"command  {record.provenance.get('command_line')}")
     if record.pieces:
         click.echo(f"pieces   {record.pieces['made']} made, {record.pieces['taken_up']} taken up from earlier attempts")
@@ -62,7 +64,10 @@ def show(artifact: str, prefix: str, as_json: bool) -> None:
 @prefix_option
 @json_option
 def lineage(artifact: str, up: int | None, down: bool, depth: int | None, prefix: str, as_json: bool) -> None:
-    """Show what ARTIFACT was made from, up to the raw sources: commits, configs and counts on the way."""
+    """Show what ARTIFACT was made from, up to the sources.
+
+    With commits, configs and counts on the way.
+    """
     from marin_exec.lineage import downstream, locate, upstream
 
     store = store_for(prefix, artifact)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marin_exec.cli import EXIT_FAILED
-from marin_exec.cli.options import HELP, json_option, prefix_option, print_json, print_table
+from marin_exec.cli.options import HELP, counted, json_option, prefix_option, print_json, print_table
 from marin_exec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def _verify_files(prefix: str, artifacts: tuple[str, ...], checksums: bool, as_j
         for problem in unreadable:
             click.echo(problem)
         how = "every byte" if checksums else "presence and size"
-        counts = f"{len(checked)} outputs, {files:,} files, {size:,} bytes checked by {how}"
+        outputs, of_them = counted(len(checked), "output"), counted(files, "file")
+        counts = f"{outputs}, {of_them}, {size:,} bytes checked by {how}"
         click.echo(f"{counts}: {f'{len(damaged) + len(unreadable)} damaged' if damaged or unreadable else 'all whole'}")
     if damaged or unreadable:
         sys.exit(EXIT_FAILED)

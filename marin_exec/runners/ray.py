@@ -101,6 +101,11 @@ class RayBackend:
             raise ConfigError(
                 f"the Ray cluster at {self._address!r} cannot be used: {' '.join(str(error).split())}"
             ) from error
+        except Exception as error:  # Ray says with a bare Exception that its processes did not come up in time
+            raise ConfigError(
+                f"Ray did not start: {error}. Its logs are in /tmp/ray/session_latest/logs. Try again when the machine is less "
+                f"busy, or take --backend local, which does without Ray"
+            ) from error
         self._head = HeadWatch()
         self._run_rank = ray.remote(run_rank_on_worker)
 

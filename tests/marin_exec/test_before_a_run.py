@@ -15,6 +15,7 @@ from marin_exec import ConfigError, Resources
 from marin_exec.provenance import code_digest
 from marin_exec.runners.capacity import shortfall
 from marin_exec.runners.preflight import make_look
+from marin_exec.runners.ray import RayBackend
 from marin_exec.runners.ray_environments import check_paths
 from marin_exec.runners.ray_nodes import see_gone
 from marin_exec.runners.ray_task import Started
@@ -49,6 +50,20 @@ def test_shortfall_of_a_gang_counts_places_on_all_nodes():
         shortfall(Resources(cpus=2, ranks=4), NODES)
         == "needs 2 CPU for each of 4 ranks, and the cluster has that for 3"
     )
+
+
+def test_ray_that_does_not_come_up_on_this_machine_is_an_error_with_what_to_do(monkeypatch):
+    def init(**options: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as ray/_private/node.py says it
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    backend = RayBackend()
+    try:
+        with pytest.raises(ConfigError, match=r"Ray did not start: The current node timed out.*--backend local"):
+            backend.start()
+    finally:
+        backend.stop()
 
 
 @pytest.fixture

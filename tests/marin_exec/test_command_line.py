@@ -83,7 +83,9 @@ def test_json_of_a_reading_verb_is_one_object_and_nothing_else_and_nothing_is_wr
 @pytest.mark.parametrize(
     ("verb", "arguments", "code", "said"),
     [
-        ("show", ("nothing-of-the-kind",), 1, "did you mean"),
+        ("show", ("power/square",), 1, "did you mean power/squares"),
+        ("show", ("nothing-of-the-kind",), 1, "no digest; there are "),
+        ("logs", ("nothing-of-the-kind",), 1, "6 digits or more; there are "),
         ("why", ("power/square",), 2, "power/squares"),
         ("plan", ("--only", "x"), 2, "no step is named 'x'"),
         ("plan", ("--count", "many"), 2, "count"),

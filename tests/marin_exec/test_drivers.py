@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from engine import Engine
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -16,10 +16,7 @@ def engine(tmp_path) -> Engine:
 
 
 def wait_for(engine: Engine, what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while what not in engine.ran():
-        assert time.monotonic() < deadline, f"{what} did not run in {seconds} s"
-        time.sleep(0.02)
+    wait_until(lambda: what in engine.ran(), seconds, f"running of {what}", every=0.02)
 
 
 def record_of(engine: Engine, name: str) -> dict:

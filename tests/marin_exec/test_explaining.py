@@ -111,6 +111,20 @@ def test_root_cause_input_that_was_invalidated_names_who_and_why(world):
     )
 
 
+def test_reason_names_a_change_that_several_upstreams_share_once(world):
+    def joined(word: str) -> Step:
+        return Step("all", other, Config(sources=tuple(chain(1, names=name, word=word + name) for name in "abcde")))
+
+    def alike(size: int) -> Step:
+        return Step("all", other, Config(sources=tuple(chain(1, names=name, word=name, size=size) for name in "abcde")))
+
+    world.run(alike(1))
+    reason = world.plan(alike(2)).named("all").reason
+    assert reason.startswith("upstream a, b, c and 2 more: config.size 1 -> 2 (last run ")
+    different = world.plan(joined("W")).named("all").reason
+    assert different.startswith("upstream a: config.word 'a' -> 'Wa'; upstream b: ") and "; and 2 more (" in different
+
+
 def test_root_cause_data_that_is_gone_names_the_file(world):
     world.run(chain())
     record = world.plan(chain()).named("d").record

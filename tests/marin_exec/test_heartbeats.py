@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from waiting import wait_until
 
 from marin_exec import StoreError
 from marin_exec.runners.heartbeat import MOST_THREADS, Heartbeats
@@ -32,13 +33,6 @@ def raising(error: Exception) -> Callable[[], None]:
         raise error
 
     return act
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.005)
 
 
 @pytest.fixture

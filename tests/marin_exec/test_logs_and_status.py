@@ -6,12 +6,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine import EXPERIMENTS, Engine
+from waiting import wait_until
 
 from marin_exec.cli.log_verbs import _growing
 
@@ -19,14 +19,6 @@ from marin_exec.cli.log_verbs import _growing
 @pytest.fixture
 def engine(tmp_path) -> Engine:
     return Engine(tmp_path)
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
-    return found
 
 
 def as_json(engine: Engine, verb: str, *arguments: str) -> dict[str, Any]:
@@ -45,7 +37,7 @@ def as_json(engine: Engine, verb: str, *arguments: str) -> dict[str, Any]:
 def started_and_held(engine: Engine) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """Starts a run that takes its time, and returns it and what is held once it runs a step."""
     run = engine.start("--backend", "local", "--shard_seconds", "1.0")
-    return run, until(lambda: as_json(engine, "status", "--no-watch")["held"])[0]
+    return run, wait_until(lambda: as_json(engine, "status", "--no-watch")["held"])[0]
 
 
 def test_log_of_a_failed_step_has_reason_traceback_and_output_by_name_path_and_digest(engine):
@@ -136,6 +128,21 @@ def test_interrupted_and_failed_runs_say_so(engine):
     assert (interrupted["run_id"], interrupted["state"]) == (held["run_id"], "interrupted")
     assert failed["state"] == "failed" and "power/cubes" in failed["detail"]
     assert as_json(engine, "logs", "numbers", "--attempt", "1")["state"] == "cancelled"
+
+
+def test_run_that_ended_by_an_error_before_any_step_says_which(engine):
+    refused = engine.run("--address", "127.0.0.1:1", backend="ray")
+    assert refused.returncode == 2 and "no Ray cluster at '127.0.0.1:1'" in refused.stderr
+    (run,) = as_json(engine, "status")["runs"]
+    assert run["state"] == "failed" and "no Ray cluster at '127.0.0.1:1'" in run["detail"]
+    events = as_json(engine, "status", "--run", run["run_id"])["events"]
+    assert [each["type"] for each in events] == ["started", "finished"] and run["detail"] in events[-1]["error"]
+
+
+def test_status_of_an_experiment_ends_with_the_counts(engine):
+    engine.run("--until", "numbers")
+    *steps, counts = engine.call("status").stdout.splitlines()
+    assert counts == f"{len(steps)} steps: 1 done, {len(steps) - 1} to run"
 
 
 def test_run_whose_event_log_cannot_be_written_goes_on_and_warns(engine):

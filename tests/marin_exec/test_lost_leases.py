@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
 from engine import EXPERIMENTS, Engine
 from inprocess import ThreadBackend, World
+from waiting import wait_until
 
 from marin_exec import Out, Step, kind, runtime
 from marin_exec.runners.state import State, Timing
@@ -52,13 +53,6 @@ def stage(request) -> Iterator[str]:
     STAGES[request.node.name] = Stage()
     yield request.node.name
     STAGES[request.node.name].go_on.set()
-
-
-def wait_until(holds: Callable[[], Any], seconds: float = DEADLINE) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.005)
 
 
 def take_over(store: Store, digest: str) -> None:
