@@ -76,8 +76,13 @@ $(SERVERS)/installed-from-lock: requirements-servers.lock | $(STAMP)
 
 servers: $(SERVERS)/installed-from-lock
 
+# Two halves side by side: one computes, the other mostly waits for processes. What the first printed follows at the end.
+COMPUTING := tests/steps tests/chain tests/browser
 test: check servers browser
-	@$(BIN)/python -m pytest -m "not slow"
+	@mkdir -p build; $(BIN)/python -m pytest -p no:cacheprovider -m "not slow" $(COMPUTING) > build/tests-of-steps.txt 2>&1 & computing=$$!; \
+	waiting=0; $(BIN)/python -m pytest -m "not slow" $(addprefix --ignore=,$(COMPUTING)) || waiting=$$?; \
+	wait $$computing || computing=failed; cat build/tests-of-steps.txt; \
+	[ $$waiting = 0 ] && [ $$computing != failed ]
 
 test-slow: $(STAMP) servers browser
 	@$(BIN)/python -m pytest -m slow
