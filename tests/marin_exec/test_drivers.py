@@ -41,13 +41,13 @@ def test_driver_stopped_past_its_lease_is_followed_and_when_woken_reuses_the_oth
     assert "lease lost" in said and "reuse   numbers" in said
     assert record_of(engine, "numbers") == record
     assert engine.ran().count("total") == 1 and engine.ran().count("power-2") == 1
-    # Whatever the woken driver still wrote is in its own attempt's directory, or its log.
+    # Whatever the woken driver still wrote is in its own attempt's directory, or its logs.
     # A folder's time changes when it was stopped in the middle of a commit there, whose temporary name now goes away.
     after = engine.tree()
     changed = {path for path, now in after.items() if before.get(path) != now and not (engine.store / path).is_dir()}
     own = f"numbers-{record['digest'][:16]}/a1-"
-    log = f".marin/steps/{record['digest']}/attempts"
-    assert all(own in path or path.startswith(log) or Path(path).name.startswith("numbers-") for path in changed), (
+    logs = (f".marin/steps/{record['digest']}/attempts", ".marin/runs/")
+    assert all(own in path or path.startswith(logs) or Path(path).name.startswith("numbers-") for path in changed), (
         changed
     )
     assert not any("record.json" in path or "head.json" in path for path in changed)
