@@ -1,6 +1,7 @@
 """Loading an experiment: a Python file that exports `pipeline(params) -> steps` (or `pipeline() -> steps`)."""
 
 import dataclasses
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -12,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, get_type_hints
 
 from marin_exec.errors import ConfigError, MarinExecError
@@ -69,7 +70,7 @@ def load_experiment(path: str | Path, arguments: Sequence[str] = ()) -> Experime
 def _import_file(file: Path) -> ModuleType:
     _make_importable(str(file.parent))
     name = "experiment_" + re.sub(r"\W", "_", file.stem)
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_AsItIsNow(name, str(file)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickling look a class's module up there
@@ -80,6 +81,13 @@ def _import_file(file: Path) -> ModuleType:
     except Exception as error:
         raise ConfigError(f"experiment {file}: cannot be imported: {_where(error, file)}") from error
     return module
+
+
+class _AsItIsNow(importlib.machinery.SourceFileLoader):
+    """Compiles the file at every import. Cached bytecode goes by size and whole seconds, so a quick edit could be missed."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _make_importable(folder: str) -> None:

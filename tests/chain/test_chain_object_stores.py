@@ -31,6 +31,7 @@ def assert_same_outputs(chain: Chain, finished: ChainStore) -> None:
     assert {each["action"] for each in chain.planned().values()} == {"REUSE"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", ["gcs_server"], indirect=True)
 def test_chain_on_gcs_killed_in_the_hero_and_run_again_equals_the_chain_on_a_local_disk(chain, finished, tmp_path):
     hero, store, log = finished.record("hero"), Store.open(chain.prefix), tmp_path / "killed.log"

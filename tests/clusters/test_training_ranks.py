@@ -55,6 +55,7 @@ def record_of_killed_run(engine: Engine, training: Training) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 def test_rank_killed_in_mid_training_the_next_attempt_ends_with_the_same_bits(engine, training):
     record = record_of_killed_run(engine, training)
     assert content_digest(f"{engine.store}/{record['output_path']}") == content_digest(str(training.whole))

@@ -1,6 +1,7 @@
 """A plan is what a run does: reuse, causes, forcing, failures - through the command line, in real processes."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -283,3 +284,23 @@ def test_code_comment_changed_nothing_is_said_but_code_changed_is_reused_and_sai
     assert engine.run("--on-code-change", "refuse").returncode == 2
     assert engine.run("--on-code-change", "rerun").returncode == 0
     assert engine.ran().count("total") == 2 and engine.ran().count("numbers") == 1
+
+
+QUICKLY_EDITED = """
+from marin_exec import Step
+
+def write(config, out):
+    return 1
+
+def pipeline():
+    return [Step("start", write)]
+"""
+
+
+def test_experiment_edited_to_the_same_size_within_a_second_is_planned_as_it_is_now(tmp_path):
+    """Python's cached bytecode is told from its source by size and whole seconds."""
+    engine = Engine(tmp_path, experiment=tmp_path / "edited.py", environment={"PYTHONDONTWRITEBYTECODE": ""})
+    for name in ("start", "begin"):
+        engine.experiment.write_text(QUICKLY_EDITED.replace("start", name))
+        os.utime(engine.experiment, (1_800_000_000, 1_800_000_000))
+        assert f"RUN  {name} " in engine.call("plan").stdout

@@ -101,6 +101,7 @@ def test_run_of_two_ranks_is_resumed_by_one_process(two, one, inputs, tmp_path):
     assert_close(tmp_path, one)
 
 
+@pytest.mark.slow
 def test_run_of_one_process_is_resumed_by_two_ranks(one, two, inputs, compiled, tmp_path):
     published(one, tmp_path, 10)
     ends = run_ranks(compiled, tmp_path, inputs, **CHANGES)
