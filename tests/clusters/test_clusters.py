@@ -180,6 +180,7 @@ def test_job_submitted_to_the_cluster_runs_an_experiment(engine, cluster):
     assert len(places(engine.folder, "shard-*")) == 6
 
 
+@pytest.mark.slow
 def test_head_killed_in_a_run_ends_the_driver_with_a_message_and_nothing_is_lost(tmp_path):
     """A cluster of its own: nothing runs on it afterwards."""
     quick = {"RAY_gcs_rpc_server_reconnect_timeout_s": "16"}
