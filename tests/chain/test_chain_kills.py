@@ -32,10 +32,10 @@ def read_arrays(store: ChainStore, record: dict) -> bytes:
     from steps.train.language_model import OptimizerConfig
     from steps.train.step import initial_state
 
+    path = store.output(record) / record["result"]["final_checkpoint"]
     with jax.set_mesh(device_mesh()):
         state = initial_state(HERO.model, OptimizerConfig(learning_rate=1.0, adam_learning_rate=1.0), 0)
-    path = store.output(record) / record["result"]["final_checkpoint"]
-    loaded = levanter.checkpoint.load_checkpoint(state, str(path))
+        loaded = levanter.checkpoint.load_checkpoint(state, str(path))
     return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree_util.tree_leaves(loaded))
 
 
