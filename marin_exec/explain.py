@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from marin_exec.errors import StoreError
 from marin_exec.identity import Difference, dependency_references, differences
 from marin_exec.lineage import all_current, record_bound
 from marin_exec.planned import PlannedStep
 from marin_exec.records import DependencyRecord, Record
 from marin_exec.source import changed_functions
 from marin_exec.store import Store
-from marin_exec.store.content import linked_to
+from marin_exec.store.content import current_or_none, linked_to
 from marin_exec.store.file_changes import changed_files
 from marin_exec.store.layout import LINKS
 from marin_exec.wording import some_of
@@ -134,10 +133,7 @@ class Explainer:
         """Returns a step's current record; None if it has none, or it is damaged: then it explains nothing."""
         if digest in self._current:
             return self._current[digest]
-        try:
-            return self._store.current(digest)
-        except StoreError:
-            return None
+        return current_or_none(self._store, digest)
 
     def _causes_between(self, old: Record, digest: str) -> tuple[str, ...]:
         """Returns "step: field old -> new" for all root differences between an earlier record and a step of the plan."""

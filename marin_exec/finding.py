@@ -7,6 +7,7 @@ from marin_exec.lineage import location_of
 from marin_exec.near_names import did_you_mean
 from marin_exec.records import Record
 from marin_exec.store import Store
+from marin_exec.store.layout import begins_digest
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def find_step(store: Store, artifact: str) -> FoundStep:
         digest = store.full_digest(location.digest16)
         return FoundStep(location.name, digest, location.attempt or _last_attempt(store, digest, artifact), ())
     named = _digests_named(store, artifact)
-    if not named and len(artifact) >= 6 and all(c in "0123456789abcdef" for c in artifact):
+    if not named and begins_digest(artifact):
         digest = store.full_digest(artifact)
         attempt = _last_attempt(store, digest, artifact)
         begun = last_begun(store, digest)

@@ -11,6 +11,7 @@ from marin_exec.errors import StoreError
 from marin_exec.near_names import did_you_mean
 from marin_exec.records import DependencyRecord, Link, Record
 from marin_exec.store import Location, Store
+from marin_exec.store.layout import begins_digest
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def locate(store: Store, artifact: str) -> Located:
         return Located(record, location.sub_path)
     records = all_current(store)
     matches = [record for record in records if record.name == artifact]
-    if not matches and len(artifact) >= 6 and all(c in "0123456789abcdef" for c in artifact):
+    if not matches and begins_digest(artifact):
         matches = [record for record in records if record.digest.startswith(artifact)]
     if not matches:
         near = did_you_mean(artifact, (record.name for record in records)) or "the store holds no finished step."

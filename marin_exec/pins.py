@@ -7,7 +7,7 @@ from marin_exec.identity import Identity
 from marin_exec.records import Record
 from marin_exec.step import Step
 from marin_exec.store import Store
-from marin_exec.store.layout import is_digest
+from marin_exec.store.layout import begins_digest, is_digest
 
 SHORTEST_DIGEST = 16
 
@@ -50,7 +50,7 @@ def record_of(store: Store, to: str) -> Record | None:
     """
     if is_digest(to):
         return store.current(to)
-    if len(to) >= SHORTEST_DIGEST and all(each in "0123456789abcdef" for each in to):
+    if begins_digest(to, SHORTEST_DIGEST):
         return store.current(store.full_digest(to))
     location = store.locate(to)
     record = store.current(store.full_digest(location.digest16))

@@ -40,7 +40,7 @@ class RunContext:
     """One run of the driver."""
 
     run_id: str
-    """Sortable by start: UTC time and a random part."""
+    """Sortable by start: UTC time to the second, then hex digits: 3 of its 4096ths and 6 random ones."""
     experiment: str
     provenance: dict[str, Any]
 
@@ -52,9 +52,10 @@ def new_run(experiment: str, folder: Path) -> RunContext:
         experiment: path of the experiment file, as the user gave it.
         folder: a folder in the git checkout that the experiment belongs to.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    now = datetime.now(UTC)
+    fraction = now.microsecond * 4096 // 1_000_000
     return RunContext(
-        run_id=f"{stamp}-{secrets.token_hex(3)}",
+        run_id=f"{now:%Y%m%dT%H%M%S}-{fraction:03x}{secrets.token_hex(3)}",
         experiment=redact(experiment),
         provenance=redact_tree(
             {

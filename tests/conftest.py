@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,10 @@ FOLDERS = (Path(__file__).parent / folder for folder in (".", "marin_exec", "mar
 sys.path[:0] = [str(folder.resolve()) for folder in FOLDERS]
 
 from servers import object_stores  # noqa: E402
+
+# A shell starts its background jobs with SIGINT ignored, and so would be every program that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,13 @@
 """The verb that says in what two outputs differ, over all that they were made from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from marin_exec.cli.options import HELP, json_option, prefix_option, print_json, print_table
 from marin_exec.cli.store_verbs import store_for
+from marin_exec.wording import some_of
 
 MAX_RESULTS = 5
 MAX_NAMED = 6
@@ -37,14 +38,15 @@ def diff(a: str, b: str, prefix: str, as_json: bool) -> None:
     _print_steps("what follows from them", [row for row in compared["steps"] if not row["root"]])
     for side in ("a", "b"):
         if only := compared[f"only_{side}"]:
-            click.echo(f"only in {side}: {_some(f'{each["name"]} ({each["digest"][:16]})' for each in only)}")
+            names = [f"{each['name']} ({each['digest'][:16]})" for each in only]
+            click.echo(f"only in {side}: {some_of(names, MAX_NAMED)}")
     if compared["agree"]:
-        click.echo(f"agree: {_some(compared['agree'])}")
+        click.echo(f"agree: {some_of(compared['agree'], MAX_NAMED)}")
     if compared["environment"]:
         click.echo("environment")
         print_table(
             [
-                [f"  {row['key']}", f"{row['a']}", f"-> {row['b']}", f"in {_some(row['steps'], 3)}"]
+                [f"  {row['key']}", f"{row['a']}", f"-> {row['b']}", f"in {some_of(row['steps'], 3)}"]
                 for row in compared["environment"]
             ]
         )
@@ -70,8 +72,8 @@ def _print_step(row: dict[str, Any]) -> None:
         came_out = "nothing is recorded of one of them"
     else:
         came_out = "same output" if row["same_output"] else "output differs"
-    names = dict.fromkeys(each["b"] for each in row["inputs"])
-    because = f", because of {_some(names)}" if names and not row["root"] else ""
+    names = list(dict.fromkeys(each["b"] for each in row["inputs"]))
+    because = f", because of {some_of(names, MAX_NAMED)}" if names and not row["root"] else ""
     click.echo(f"  {row['name']}  ({which})  {came_out}{because}")
     table = [[f"    {each['path']}", f"{each['a']}", f"-> {each['b']}"] for each in row["fields"]]
     table += [["    code", name, "differs"] for name in row["functions"]]
@@ -88,10 +90,3 @@ def _print_step(row: dict[str, Any]) -> None:
 
 def _named(end: dict[str, Any]) -> str:
     return f"{end['name']} ({end['digest'][:16]}, attempt {end['attempt']})"
-
-
-def _some(names: Iterable[str], most: int = MAX_NAMED) -> str:
-    """Returns the first names, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more

@@ -47,6 +47,11 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
+def begins_digest(text: str, fewest: int = 6) -> bool:
+    """Returns whether a text can be the first digits of a digest, at least so many of them."""
+    return fewest <= len(text) <= 64 and all(each in "0123456789abcdef" for each in text)
+
+
 def step_directory(digest: str) -> str:
     if not is_digest(digest):
         raise InternalError(f"digest {digest!r}: 64 hexadecimal digits are needed")

@@ -153,6 +153,12 @@ def test_user_without_a_passwd_entry_outside_git_is_recorded_by_number(monkeypat
     assert "git is not installed" in new_run("x.py", tmp_path).provenance["git"]["why"]
 
 
+def test_runs_started_in_one_second_are_listed_in_their_order(tmp_path):
+    started = [new_run("x.py", tmp_path).run_id for _ in range(20)]
+    by_fraction = [run_id[: -len("9da6dc")] for run_id in started]
+    assert by_fraction == sorted(by_fraction) and len(set(started)) == len(started)
+
+
 def test_commit_and_the_digest_of_what_differs_from_it_are_recorded_from_anywhere_in_a_checkout(tmp_path, monkeypatch):
     folder = tmp_path / "checkout" / "experiments"
     folder.mkdir(parents=True)
