@@ -97,7 +97,7 @@ class Draft:
             )
         reason, causes = self._invalid_because(draft, found)
         if not reason:
-            settled = dataclasses.replace(draft, action=Action.REUSE, reason=_reused(draft))
+            settled = draft.reused(_reused(draft))
         else:
             settled = self._linked(dataclasses.replace(draft, reason=reason, causes=causes))
         self.steps[identity.digest] = settled

@@ -49,8 +49,9 @@ def make_plan(steps: Sequence[Step], store: Store, options: PlanOptions | None =
     known = {id(step) for step in order}
     everything = [*order, *(step for step in related if id(step) not in known)]
     identities = identify(everything, resolve_pins(store, everything))
-    chosen = select(options, _leaves(steps, order, references), order, references)
-    reachable = topological(list(chosen.targets), references)
+    targets = _leaves(steps, order, references)
+    chosen = select(options, targets, order, references)
+    reachable = order if list(chosen.targets) == targets else topological(list(chosen.targets), references)
     names: dict[str, dict[str, None]] = {}
     for step in reachable:
         names.setdefault(identities[id(step)].digest, {})[step.name] = None

@@ -71,10 +71,12 @@ def select(
         may_run = frozenset(map(id, again))
         used = {id(ref.step) for step in again for ref in step_references(step, references)}
         chosen = [step for step in again if id(step) not in used]
-    within = _upstream(chosen, references)
-    below = _with_descendants(force, order, references) if options.with_descendants else force
-    forced = [step for step in below if id(step) in within]
-    _check_force(options, order, forced, may_run)
+    forced: list[Step] = []
+    if force:
+        within = _upstream(chosen, references)
+        below = _with_descendants(force, order, references) if options.with_descendants else force
+        forced = [step for step in below if id(step) in within]
+        _check_force(options, order, forced, may_run)
     return Selection(tuple(chosen), frozenset(step.name for step in (*again, *forced)), may_run)
 
 
