@@ -10,13 +10,14 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-engine bench-peers-setup bench-house bench-stores bench-faults bench-faults-short clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-data bench-engine bench-peers-setup bench-house bench-stores bench-faults bench-faults-short clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
 	@echo "make test         lint, format check, type check and all tests"
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
+	@echo "make bench-data   what the data stages find and cost, beside their peers; it downloads the corpora once"
 	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
 	@echo "make bench-house  what status, verify and gc cost on 10,000 steps and 100,000 files"
 	@echo "make bench-stores what plans and runs cost on object stores"
@@ -89,6 +90,9 @@ test-slow: $(STAMP) servers browser
 
 bench-chain: $(STAMP)
 	@$(BIN)/python benchmarks/chain.py
+
+bench-data: $(STAMP)
+	@$(BIN)/python -m benchmarks.data
 
 bench-peers-setup: $(STAMP)
 	@$(BIN)/python -m benchmarks.peers.setup
