@@ -168,7 +168,8 @@ def secret_in(text: str, variables: Sequence[tuple[str, str]] | None = None) -> 
 
 def secret_variables() -> list[tuple[str, str]]:
     """Returns name and value of this process's environment variables that are secret by their names."""
-    found = [(name, os.environ[name]) for name in os.environ if _names_a_secret(name)]
+    # Asked for with every line that is written: the bytes are held by os.environ as they are, names need decoding each time.
+    found = [(name, os.environ[name]) for name in _secret_names(tuple(os.environb)) if name in os.environ]
     # A path to a key file is no secret, and errors have to name it.
     return [
         (name, value)
@@ -177,9 +178,9 @@ def secret_variables() -> list[tuple[str, str]]:
     ]
 
 
-@functools.lru_cache(maxsize=4096)
-def _names_a_secret(variable: str) -> bool:
-    return _SECRET_VARIABLE.compiled.search(variable) is not None
+@functools.lru_cache(maxsize=64)
+def _secret_names(variables: tuple[bytes, ...]) -> list[str]:
+    return [name for name in map(os.fsdecode, variables) if _SECRET_VARIABLE.compiled.search(name)]
 
 
 def _values_of_environment() -> re.Pattern[str] | None:
