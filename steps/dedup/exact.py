@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from marin_exec import Out, StepFailed, kind
 from steps.config_checks import check_sources
-from steps.dedup.sources import id_keys, read_ids, source_shards
+from steps.dedup.sources import id_keys, id_of, read_ids, source_shards
 from steps.documents import NamedInput, write_table
 
 _SCHEMA = pa.schema([("id", pa.string()), ("kept_source", pa.string())])
@@ -85,7 +85,7 @@ def exact_duplicates(config: ExactConfig, out: Out) -> ExactResult:
         start += len(shard_ids)
         hits = np.flatnonzero(own != priority)
         kept_source = [names[own[row]] for row in hits]
-        table = pa.table({"id": [shard_ids[row] for row in hits], "kept_source": kept_source}, schema=_SCHEMA)
+        table = pa.table({"id": shard_ids.take(pa.array(hits)), "kept_source": kept_source}, schema=_SCHEMA)
         write_table(out.file(f"{source.name}/{shard}"), table)
         removed[source.name] += len(hits)
         kept.update(kept_source)
@@ -108,6 +108,6 @@ def _check_unique_within_source(
     if repeated.size:
         row = order[repeated[0]]
         raise StepFailed(
-            f"dedup/exact: source {sources[priorities[row]].name!r} holds id {keys[row, 0]:016x}{keys[row, 1]:016x} in "
+            f"dedup/exact: source {sources[priorities[row]].name!r} holds id {id_of(keys[row])} in "
             f"more than one shard ({repeated.size} such); run documents/normalize on it first"
         )

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from marin_exec import Out
 from steps.dedup import words
 from steps.dedup.candidates import cluster_labels
 from steps.dedup.fuzzy import FuzzyConfig
 from steps.dedup.signatures import SignatureItem, SignatureParameters, band_name, read_signatures, sign_shard
-from steps.dedup.sources import id_keys, source_shards
+from steps.dedup.sources import id_keys, id_of, source_shards
 from steps.dedup.verify import Removal, verify_cluster
 from steps.documents import NamedInput, read_table, write_table
 
+_BATCH_ROWS = 512  # of which the words are held at once
 _REMOVAL_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -75,8 +77,8 @@ class Signed:
 class Nodes:
     """All signed documents, numbered."""
 
-    ids: list[str]
-    """Document id of each node."""
+    keys: np.ndarray
+    """uint64[N, 2] document id of each node; see `id_keys`."""
     num_words: np.ndarray
     """int64[N] words in each node's whole text."""
     priorities: np.ndarray
@@ -131,14 +133,13 @@ def sign(config: FuzzyConfig, out: Out) -> Signed:
 def number(signed: Signed) -> Nodes:
     """Numbers the signed documents by (id, source priority)."""
     table = signed.read(["id", "num_words"])
-    ids = table["id"].to_pylist()
-    keys = id_keys(ids, signed.path)
+    keys = id_keys(table["id"].combine_chunks(), signed.path)
     signed_in_shard = [counts["signed"] for counts in signed.counts]
     priorities = np.repeat(np.array([priority for priority, _, _ in signed.shards]), signed_in_shard)
     shard_numbers = np.repeat(np.arange(len(signed.shards)), signed_in_shard)
     rows = np.lexsort((priorities, keys[:, 1], keys[:, 0]))
     return Nodes(
-        ids=[ids[row] for row in rows],
+        keys=keys[rows],
         num_words=table["num_words"].to_numpy()[rows],
         priorities=priorities[rows],
         shard_numbers=shard_numbers[rows],
@@ -156,7 +157,7 @@ def cluster(config: FuzzyConfig, signed: Signed, nodes: Nodes) -> Clusters:
             for column in table.columns:
                 yield column.to_numpy()[nodes.rows]
 
-    labels, num_links = cluster_labels(len(nodes.ids), bands())
+    labels, num_links = cluster_labels(len(nodes.keys), bands())
     sizes = np.bincount(labels, minlength=len(labels))
     members = np.flatnonzero(sizes[labels] > 1)
     # Nodes are numbered by (id, priority); lexsort takes its last key first.
@@ -180,15 +181,15 @@ def _clustered_grams(config: FuzzyConfig, signed: Signed, nodes: Nodes, found: C
     wanted: dict[int, dict[str, int]] = {}
     for members in found.clusters:
         for node in members.tolist():
-            wanted.setdefault(int(nodes.shard_numbers[node]), {})[nodes.ids[node]] = node
+            wanted.setdefault(int(nodes.shard_numbers[node]), {})[id_of(nodes.keys[node])] = node
     grams = {}
     for shard_number, shard_nodes in sorted(wanted.items()):
         _, source, shard = signed.shards[shard_number]
         table = read_table(source.path, shard, ["id", "text"])
-        rows = [row for row, identifier in enumerate(table["id"].to_pylist()) if identifier in shard_nodes]
-        for row in table.take(rows).to_pylist():
-            hashes = words.ngram_hashes(words.word_hashes(row["text"]), config.containment_words)
-            grams[shard_nodes[row["id"]]] = np.unique(hashes)
+        for batch in table.filter(pc.is_in(table["id"], pa.array(shard_nodes))).to_batches(max_chunksize=_BATCH_ROWS):
+            ngrams = words.ngram_hashes(words.word_hashes(batch["text"]), config.containment_words)
+            for row, identifier in enumerate(batch["id"].to_pylist()):
+                grams[shard_nodes[identifier]] = np.unique(ngrams.of(row))
     return grams
 
 
@@ -202,22 +203,22 @@ def write_tables(
             return None, None, None, None
         fate = fates[node]
         source = config.sources[nodes.priorities[fate.kept]].name
-        return source, nodes.ids[fate.kept], fate.evidence.containment, fate.evidence.jaccard
+        return source, id_of(nodes.keys[fate.kept]), fate.evidence.containment, fate.evidence.jaccard
 
     rows_by_shard: dict[int, list[tuple]] = {shard_number: [] for shard_number in range(len(signed.shards))}
     for node in sorted(fates):  # node order is id order
-        rows_by_shard[int(nodes.shard_numbers[node])].append((nodes.ids[node], *evidence(node)))
+        rows_by_shard[int(nodes.shard_numbers[node])].append((id_of(nodes.keys[node]), *evidence(node)))
     for shard_number, rows in rows_by_shard.items():
         _, source, shard = signed.shards[shard_number]
         write_table(out.file(f"{source.name}/{shard}"), _table(rows, _REMOVAL_SCHEMA))
 
     rows = []
     for members in found.clusters:
-        cluster_id = nodes.ids[members.min()]
+        cluster_id = id_of(nodes.keys[members.min()])
         for node in members.tolist():
             source = config.sources[nodes.priorities[node]].name
             words_in_text = int(nodes.num_words[node])
-            rows.append((cluster_id, nodes.ids[node], source, words_in_text, node in fates, *evidence(node)))
+            rows.append((cluster_id, id_of(nodes.keys[node]), source, words_in_text, node in fates, *evidence(node)))
     write_table(out.file("clusters.parquet"), _table(rows, _CLUSTER_SCHEMA))
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from marin_exec import ShardOut, StepFailed
 from steps.dedup import minhash, words
@@ -17,6 +18,7 @@ from steps.dedup.sources import read_ids
 from steps.documents import read_table, write_table
 
 _METADATA_KEY = b"minhash"
+_BATCH_ROWS = 512  # of which the words are held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,53 +70,77 @@ def sign_shard(item: SignatureItem, shard: ShardOut) -> SignatureCounts:
     Raises:
         StepFailed: the documents or the exact table break their contract.
     """
-    parameters = item.parameters
     ids = read_ids(item.path, item.shard)
-    texts = read_table(item.path, item.shard, ["text"])["text"].to_pylist()
-    skip = set(read_table(item.exact_path, item.shard, ["id"])["id"].to_pylist())
-    if not skip <= set(ids):
+    documents = pa.table({"id": ids, "text": read_table(item.path, item.shard, ["text"])["text"]})
+    duplicates = read_table(item.exact_path, item.shard, ["id"])["id"].combine_chunks()
+    if strangers := pc.sum(pc.invert(pc.is_in(duplicates, ids))).as_py():
         raise StepFailed(
-            f"{item.exact_path}/{item.shard}: {len(skip - set(ids))} of its ids are not in {item.path}/{item.shard}; "
+            f"{item.exact_path}/{item.shard}: {strangers} of its ids are not in {item.path}/{item.shard}; "
             f"give the dedup/exact output that was made from these sources"
         )
-    multipliers, offsets = minhash.coefficients(parameters.seed, parameters.bands * parameters.rows)
-    signed_ids, num_words, signatures = [], [], []
-    no_words = truncated = 0
-    for identifier, text in zip(ids, texts, strict=True):
-        if identifier in skip:
-            continue
-        hashes = words.word_hashes(text)
-        if hashes.size == 0:
-            no_words += 1
-            continue
-        signed_ids.append(identifier)
-        num_words.append(hashes.size)
-        if len(text) > parameters.max_characters:  # a huge document's minima would match those of anything
-            truncated += 1
-            # Its first characters may be separators only; then the whole text has to do.
-            hashes = cut if (cut := words.word_hashes(text[: parameters.max_characters])).size else hashes
-        shingles = words.ngram_hashes(hashes, parameters.shingle_words)
-        signatures.append(minhash.signature(shingles, multipliers, offsets))
-    _write(shard.file(f"signatures/{item.source}/{item.shard}"), parameters, signed_ids, num_words, signatures)
+    signed = _Signed(item.parameters)
+    for batch in documents.filter(pc.invert(pc.is_in(ids, duplicates))).to_batches(max_chunksize=_BATCH_ROWS):
+        try:
+            signed.add(batch["id"], batch["text"])
+        except UnicodeDecodeError as error:
+            raise StepFailed(
+                f"{item.path}/{item.shard}: a text is not UTF-8 ({error}); run its source again"
+            ) from error
+    table = signed.table()
+    write_table(shard.file(f"signatures/{item.source}/{item.shard}"), table)
     return SignatureCounts(
         documents_in=len(ids),
-        exact_duplicates=len(skip),
-        no_words=no_words,
-        short=sum(count < parameters.shingle_words for count in num_words),
-        truncated=truncated,
-        signed=len(signed_ids),
+        exact_duplicates=len(duplicates),
+        no_words=len(ids) - len(duplicates) - table.num_rows,
+        short=int(np.count_nonzero(table["num_words"].to_numpy() < item.parameters.shingle_words)),
+        truncated=signed.truncated,
+        signed=table.num_rows,
     )
 
 
-def _write(
-    path: str, parameters: SignatureParameters, ids: list[str], num_words: list[int], signatures: list[np.ndarray]
-) -> None:
-    values = np.array(signatures, dtype=np.uint32).reshape(len(ids), parameters.bands * parameters.rows)
-    bands = minhash.band_hashes(values, parameters.bands, parameters.rows)
-    columns = {"id": pa.array(ids, pa.string()), "num_words": pa.array(num_words, pa.int64())}
-    columns |= {band_name(i): pa.array(bands[:, i], pa.uint64()) for i in range(parameters.bands)}
-    metadata = {_METADATA_KEY: json.dumps(asdict(parameters), sort_keys=True).encode()}
-    write_table(path, pa.table(columns).replace_schema_metadata(metadata))
+class _Signed:
+    """Signatures of some documents, a batch at a time."""
+
+    def __init__(self, parameters: SignatureParameters):
+        self.truncated = 0
+        self._parameters = parameters
+        self._functions = minhash.coefficients(parameters.seed, parameters.bands * parameters.rows)
+        self._ids: list[pa.Array] = []
+        self._num_words: list[np.ndarray] = []
+        self._bands: list[np.ndarray] = []
+
+    def add(self, ids: pa.StringArray, texts: pa.StringArray) -> None:
+        parameters = self._parameters
+        found = words.word_hashes(texts)
+        has_words = found.counts > 0
+        self._ids.append(ids.filter(pa.array(has_words)))
+        self._num_words.append(found.counts[has_words])
+        shingles = words.ngram_hashes(self._cut(found, texts).where(has_words), parameters.shingle_words)
+        values = minhash.signatures(shingles, *self._functions)
+        self._bands.append(minhash.band_hashes(values, parameters.bands, parameters.rows))
+
+    def _cut(self, found: words.Hashes, texts: pa.StringArray) -> words.Hashes:
+        """Returns the words that are signed: of a huge document, whose minima would match those of anything, the first."""
+        lengths = pc.utf8_length(texts).to_numpy()
+        rows = np.flatnonzero((lengths > self._parameters.max_characters) & (found.counts > 0))
+        self.truncated += len(rows)
+        ends = found.ends.copy()
+        for row in rows.tolist():
+            cut = words.word_hashes(pa.array([texts[row].as_py()[: self._parameters.max_characters]]))
+            if cut.counts[0]:  # its first characters may be separators only; then the whole text has to do
+                ends[row] = found.starts[row] + cut.counts[0]
+                found.values[found.starts[row] : ends[row]] = cut.of(0)
+        return words.Hashes(found.values, found.starts, ends)
+
+    def table(self) -> pa.Table:
+        bands = np.concatenate([np.empty((0, self._parameters.bands), dtype=np.uint64), *self._bands])
+        columns = {
+            "id": pa.concat_arrays([pa.array([], pa.string()), *self._ids]),
+            "num_words": pa.array(np.concatenate([np.empty(0, dtype=np.int64), *self._num_words])),
+        }
+        columns |= {band_name(i): pa.array(bands[:, i]) for i in range(self._parameters.bands)}
+        metadata = {_METADATA_KEY: json.dumps(asdict(self._parameters), sort_keys=True).encode()}
+        return pa.table(columns).replace_schema_metadata(metadata)
 
 
 def read_signatures(

@@ -3,11 +3,11 @@
 import pytest
 
 from steps.decontaminate.words import split_words
-from steps.dedup.words import word_hashes
+from tests.steps.dedup.dedup_corpus import word_hashes_of
 
 
 def counts(text):
-    return len(word_hashes(text)), len(split_words([text]).hashes)
+    return len(word_hashes_of(text)), len(split_words([text]).hashes)
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_word_splitters_differ_where_their_docs_say(text, dedup, decontamination
 def test_word_splitters_drop_invisible_characters_before_and_after_composing():
     """An accent after one composes in deduplication alone."""
     plain, split = "caf\u00e9", "cafe\u200b\u0301"
-    assert word_hashes(plain).tolist() == word_hashes(split).tolist()
+    assert word_hashes_of(plain).tolist() == word_hashes_of(split).tolist()
     assert split_words([plain]).hashes.tolist() != split_words([split]).hashes.tolist()

@@ -7,12 +7,19 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from steps.dedup.exact import ExactConfig, exact_duplicates
 from steps.dedup.fuzzy import FuzzyConfig, FuzzyResult, fuzzy_duplicates
+from steps.dedup.words import word_hashes
 from steps.documents import NamedInput, document_id, read_table, shard_name, shard_names, write_table
 from tests.directory_out import DirectoryOut
+
+
+def word_hashes_of(text: str) -> np.ndarray:
+    """Returns the word hashes of one text."""
+    return word_hashes(pa.array([text])).of(0)
 
 
 def write_documents(path: Path, texts: Iterable[str], num_shards: int = 1) -> NamedInput:

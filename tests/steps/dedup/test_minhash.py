@@ -2,11 +2,12 @@
 
 import datasketch
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from steps.dedup.fuzzy import candidate_chance, curve_warnings
-from steps.dedup.minhash import band_hashes, coefficients, signature
-from steps.dedup.words import ngram_hashes, word_hashes
+from steps.dedup.minhash import band_hashes, coefficients, signatures
+from steps.dedup.words import Hashes, ngram_hashes, word_hashes
 
 # Of the text in the test below; they change only together with the version of dedup/fuzzy.
 GOLDEN_VALUES = [420373034, 291357678, 3162652, 97609202, 67353289, 273770554, 520606378, 139025977]
@@ -17,6 +18,11 @@ def random_hashes(seed: int, count: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
 
 
+def signature(shingles: np.ndarray, multipliers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    [values] = signatures(Hashes(shingles, np.array([0]), np.array([shingles.size])), multipliers, offsets)
+    return values
+
+
 def pair_with_jaccard(seed: int, shared: int, apart: int) -> tuple[np.ndarray, np.ndarray]:
     """Two sets with `shared` common members and `apart` own ones each: Jaccard shared / (shared + 2 apart)."""
     values = random_hashes(seed, shared + 2 * apart)
@@ -24,8 +30,8 @@ def pair_with_jaccard(seed: int, shared: int, apart: int) -> tuple[np.ndarray, n
 
 
 def test_signature_of_a_fixed_text_is_the_golden_one():
-    shingles = ngram_hashes(word_hashes("The golden signature of this sentence, 中文 too, must never change."), 5)
-    values = signature(shingles, *coefficients(42, 286))
+    text = pa.array(["The golden signature of this sentence, 中文 too, must never change."])
+    [values] = signatures(ngram_hashes(word_hashes(text), 5), *coefficients(42, 286))
     assert values[:8].tolist() == GOLDEN_VALUES
     assert band_hashes(values[None], 26, 11)[0, :4].tolist() == GOLDEN_BANDS
 
