@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from marin_exec import Out
 from steps.dedup import words
@@ -186,7 +185,8 @@ def _clustered_grams(config: FuzzyConfig, signed: Signed, nodes: Nodes, found: C
     for shard_number, shard_nodes in sorted(wanted.items()):
         _, source, shard = signed.shards[shard_number]
         table = read_table(source.path, shard, ["id", "text"])
-        for batch in table.filter(pc.is_in(table["id"], pa.array(shard_nodes))).to_batches(max_chunksize=_BATCH_ROWS):
+        rows = [row for row, identifier in enumerate(table["id"].to_pylist()) if identifier in shard_nodes]
+        for batch in table.take(rows).to_batches(max_chunksize=_BATCH_ROWS):
             ngrams = words.ngram_hashes(words.word_hashes(batch["text"]), config.containment_words)
             for row, identifier in enumerate(batch["id"].to_pylist()):
                 grams[shard_nodes[identifier]] = np.unique(ngrams.of(row))

@@ -72,14 +72,15 @@ def sign_shard(item: SignatureItem, shard: ShardOut) -> SignatureCounts:
     """
     ids = read_ids(item.path, item.shard)
     documents = pa.table({"id": ids, "text": read_table(item.path, item.shard, ["text"])["text"]})
-    duplicates = read_table(item.exact_path, item.shard, ["id"])["id"].combine_chunks()
-    if strangers := pc.sum(pc.invert(pc.is_in(duplicates, ids))).as_py():
+    duplicates = set(read_table(item.exact_path, item.shard, ["id"])["id"].to_pylist())
+    is_duplicate = np.array([identifier in duplicates for identifier in ids.to_pylist()], dtype=bool)
+    if strangers := len(duplicates) - np.count_nonzero(is_duplicate):
         raise StepFailed(
             f"{item.exact_path}/{item.shard}: {strangers} of its ids are not in {item.path}/{item.shard}; "
             f"give the dedup/exact output that was made from these sources"
         )
     signed = _Signed(item.parameters)
-    for batch in documents.filter(pc.invert(pc.is_in(ids, duplicates))).to_batches(max_chunksize=_BATCH_ROWS):
+    for batch in documents.filter(pa.array(~is_duplicate)).to_batches(max_chunksize=_BATCH_ROWS):
         try:
             signed.add(batch["id"], batch["text"])
         except UnicodeDecodeError as error:
@@ -121,7 +122,7 @@ class _Signed:
 
     def _cut(self, found: words.Hashes, texts: pa.StringArray) -> words.Hashes:
         """Returns the words that are signed: of a huge document, whose minima would match those of anything, the first."""
-        lengths = pc.utf8_length(texts).to_numpy()
+        lengths = pc.call_function("utf8_length", [texts]).to_numpy()
         rows = np.flatnonzero((lengths > self._parameters.max_characters) & (found.counts > 0))
         self.truncated += len(rows)
         ends = found.ends.copy()
