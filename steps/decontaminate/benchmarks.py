@@ -13,7 +13,7 @@ import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed
 from steps.config_checks import check_number
-from steps.decontaminate.features import FeatureIndex, Record
+from steps.decontaminate.records import Record
 from steps.distributions import installed_distribution
 from steps.documents import read_all
 
@@ -120,6 +120,7 @@ def read_package_benchmark(benchmark: PackageBenchmark) -> list[Record]:
                 text=values[field.key],
                 short=field.short,
                 keeps_frequent=True,
+                required=field.required,
             )
             for field in benchmark.fields
         ]
@@ -160,28 +161,13 @@ def read_documents_benchmark(benchmark: DocumentsBenchmark) -> list[Record]:
             f"{benchmark.expected_records or 'at least 1'} expected; check the path and the step that wrote it"
         )
     return [
-        Record(benchmark=benchmark.name, name=identifier, text=text, short=benchmark.short, keeps_frequent=False)
+        Record(
+            benchmark=benchmark.name,
+            name=identifier,
+            text=text,
+            short=benchmark.short,
+            keeps_frequent=False,
+            required=benchmark.required,
+        )
         for identifier, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
     ]
-
-
-def check_required(
-    index: FeatureIndex, packages: tuple[PackageBenchmark, ...], documents: tuple[DocumentsBenchmark, ...]
-) -> None:
-    """Checks that every required record yields a feature.
-
-    Raises:
-        StepFailed: one does not; the message names the benchmark and up to five of the records.
-    """
-    required = {f"{package.name}/{field.name}" for package in packages for field in package.fields if field.required}
-    required |= {benchmark.name for benchmark in documents if benchmark.required}
-    without: dict[str, list[str]] = {}
-    for record, count in zip(index.records, index.features_of_record, strict=True):
-        if record.benchmark in required and count == 0:
-            without.setdefault(record.benchmark, []).append(record.name)
-    if without:
-        shown = "; ".join(f"{name}: {len(names)} records ({', '.join(names[:5])})" for name, names in without.items())
-        raise StepFailed(
-            f"required benchmark records give no feature, so training data could not be checked against them: "
-            f"{shown}. Lower shortest_words, set short=True, or declare the field not required"
-        )

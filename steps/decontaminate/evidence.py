@@ -7,11 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import Out
-from steps.decontaminate.features import FeatureIndex, extract_features
+from steps.decontaminate.index import FeatureIndex
 from steps.decontaminate.judge import Frequencies, Verdict
+from steps.decontaminate.passages import side_by_side
 from steps.documents import NamedInput, read_table, write_table
 from steps.files import write_bytes
 from steps.seeded_ranks import choice_rank
+
+_SAMPLE_CHARACTERS = 2_000
+"""Of a document's paragraph and of an item, at most."""
 
 
 def write_verdicts(source: NamedInput, shard: str, verdicts: list[Verdict], out: Out) -> list[tuple[str, Verdict]]:
@@ -22,6 +26,7 @@ def write_verdicts(source: NamedInput, shard: str, verdicts: list[Verdict], out:
         "id": pa.array([identifier for identifier, _ in found], pa.string()),
         "benchmark": pa.array([",".join(verdict.benchmarks) for _, verdict in found], pa.string()),
         "max_overlap": pa.array([verdict.max_overlap for _, verdict in found], pa.float32()),
+        "coverage": pa.array([verdict.coverage for _, verdict in found], pa.float32()),
         "num_hits": pa.array([verdict.num_hits for _, verdict in found], pa.int32()),
         "example": pa.array([verdict.example for _, verdict in found], pa.string()),
     }
@@ -33,18 +38,18 @@ def write_frequencies(index: FeatureIndex, frequencies: Frequencies, out: Out) -
     """Writes features.parquet (all that were met) and boilerplate.parquet (those dropped, with their text)."""
 
     def table(chosen: np.ndarray) -> dict[str, pa.Array]:
-        records = [[f"{r.benchmark}:{r.name}" for r in index.records_of(int(feature))] for feature in chosen]
-        columns = {"feature": pa.array(index.hashes[chosen]), "records": pa.array(records, pa.list_(pa.string()))}
+        features = frequencies.features[chosen]
+        records = [[f"{r.benchmark}:{r.name}" for r in index.records_of(int(feature))] for feature in features]
+        columns = {"feature": pa.array(index.hashes[features]), "records": pa.array(records, pa.list_(pa.string()))}
         for number, source in enumerate(frequencies.sources):
             columns[f"documents:{source}"] = pa.array(frequencies.documents[number][chosen])
         return columns
 
-    met = np.flatnonzero(frequencies.documents.sum(axis=0) > 0)
-    write_table(out.file("evidence/features.parquet"), pa.table(table(met)))
+    write_table(out.file("evidence/features.parquet"), pa.table(table(np.arange(len(frequencies.features)))))
     dropped = np.flatnonzero(frequencies.in_source.any(axis=0))
     columns = table(dropped)
     columns["everywhere"] = pa.array(frequencies.everywhere[dropped])
-    columns["text"] = pa.array(index.excerpts(dropped.tolist()), pa.string())
+    columns["text"] = pa.array(index.excerpts(frequencies.features[dropped].tolist()), pa.string())
     write_table(out.file("evidence/boilerplate.parquet"), pa.table(columns))
 
 
@@ -75,10 +80,8 @@ def write_samples(
 
 
 def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict) -> dict:
-    features = extract_features([shard["text"][verdict.row].as_py()], index.ngram_words, index.shortest_words)
-    worst = features.paragraphs == features.paragraphs[0] + verdict.paragraph
-    hits = np.flatnonzero(worst & (index.find(features.hashes) >= 0))
-    last = int(hits[-1])
+    text = shard["text"][verdict.row].as_py()
+    document, item, matched = side_by_side(index, text, verdict.paragraph, verdict.record, _SAMPLE_CHARACTERS)
     return {
         "id": shard["id"][verdict.row].as_py(),
         "source": source,
@@ -86,8 +89,9 @@ def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict)
         "benchmarks": list(verdict.benchmarks),
         "example": verdict.example,
         "max_overlap": round(verdict.max_overlap, 4),
+        "coverage": round(verdict.coverage, 4),
         "num_hits": verdict.num_hits,
-        "matched_text": features.words.excerpt(
-            int(features.firsts[hits[0]]), int(features.firsts[last] + features.lengths[last]) - 1
-        )[:1000],
+        "matched_text": matched[:1000],
+        "paragraph": document,
+        "item": item,
     }

@@ -1,26 +1,27 @@
-"""Features of texts, and the index of those of the benchmarks.
+"""Features of texts: what is compared between benchmarks and documents.
 
 A feature is the hash of an n-gram of words inside one paragraph, or, for a paragraph of fewer words than that, of the
 whole paragraph: short items would otherwise give nothing (elsewhere verbatim recall was 54 % for that reason).
 Paragraphs below `shortest_words` give nothing ("...", "A."), unless the whole text has none longer: then the text
 counts as one paragraph. Features without a letter (tables of numbers) are left out. Both sides make features by the
-same function; of a record, the n-grams that run across its paragraphs are features too, for copies that lost their
+same kernel; of a record, the n-grams that run across its paragraphs are features too, for copies that lost their
 blank lines.
 
-The index is exact: sorted 64-bit hashes (160 MB for 20 million) that know which records they come from, so that every
-removal can be traced to a benchmark item. A Bloom filter would be 4 times smaller and could say neither.
+A run is a short record's whole text, looked for inside longer paragraphs: `runs_of` gives the hashes that such a record
+would have, at every place of a document.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from steps.decontaminate.words import Words, split_words
-from steps.splitmix import finalise
+from steps.splitmix import FIRST_MULTIPLIER, SECOND_MULTIPLIER
 
 _MULTIPLIER = np.uint64(0xD1342543DE82EF95)
-_WHOLE = 0x632BE59BD9B4E019  # keeps whole paragraphs of n words apart from n-grams
+_WHOLE = np.uint64(0x632BE59BD9B4E019)  # keeps whole paragraphs of n words apart from n-grams
 
 
 @dataclass(frozen=True)
@@ -56,164 +57,147 @@ def extract_features(
         shortest_words: paragraphs of fewer words give no feature.
         of_records: adds the n-grams across paragraphs.
     """
-    words = split_words(texts)
-    paragraphs, begins, sizes = _paragraphs(words, shortest_words)
-    parts = [_ngrams(words, words.texts if of_records else paragraphs, ngram_words)]
-    for size in range(shortest_words, ngram_words):
-        firsts = begins[sizes == size]
-        parts.append(_hash_runs(words, firsts, size, np.uint64(_WHOLE * size % 2**64)))
-    hashes = np.concatenate([part[0] for part in parts])
-    firsts = np.concatenate([part[1] for part in parts])
-    lengths = np.concatenate([np.full(len(part[1]), part[2], dtype=np.int64) for part in parts])
-    order = np.argsort(firsts, kind="stable")
-    hashes, firsts, lengths = hashes[order], firsts[order], lengths[order]
-    return Features(hashes, words.texts[firsts], paragraphs[firsts], firsts, lengths, words)
+    return features_of(split_words(texts), ngram_words, shortest_words, of_records=of_records)
 
 
-def _paragraphs(words: Words, shortest_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns each word's paragraph, and each paragraph's first word and number of words.
+def features_of(words: Words, ngram_words: int, shortest_words: int, *, of_records: bool = False) -> Features:
+    """Returns all features of words that were split already; see `extract_features`."""
+    capacity = (
+        2 * len(words.hashes) if of_records else len(words.hashes)
+    )  # at one word, an n-gram and a whole paragraph
+    hashes = np.empty(capacity, dtype=np.uint64)
+    places = np.empty((3, capacity), dtype=np.int64)
+    count = _extract(
+        words.hashes, words.has_letter, words.texts, words.paragraphs, ngram_words, shortest_words, of_records,
+        hashes, places,
+    )  # fmt: skip
+    firsts, lengths, paragraphs = places[:, :count]
+    return Features(hashes[:count], words.texts[firsts], paragraphs, firsts, lengths, words)
 
-    A text that has only paragraphs too short to count is one paragraph.
+
+def runs_of(features: Features, lengths: Sequence[int]) -> Features:
+    """Returns the runs of some lengths inside the paragraphs of a batch, as features.
+
+    Args:
+        features: of the batch.
+        lengths: words in a run. Paragraphs of just that length are left out: `features` has them.
     """
-    paragraphs = words.paragraphs
-    if not len(paragraphs):
-        return paragraphs, paragraphs, paragraphs
-    begins, sizes = _runs(paragraphs)
-    longest = np.zeros(int(words.texts[-1]) + 1, dtype=np.int64)
-    np.maximum.at(longest, words.texts[begins], sizes)
-    merged = longest[words.texts] < shortest_words
-    if merged.any():
-        text_begins, text_sizes = _runs(words.texts)
-        paragraphs = np.where(merged, np.repeat(paragraphs[text_begins], text_sizes), paragraphs)
-        begins, sizes = _runs(paragraphs)
-    return paragraphs, begins, sizes
+    words = features.words
+    parts = [(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
+    for length in lengths:
+        hashes = np.empty(len(words.hashes), dtype=np.uint64)
+        firsts = np.empty(len(words.hashes), dtype=np.int64)
+        count = _runs(words.hashes, words.has_letter, words.paragraphs, length, hashes, firsts)
+        parts.append((hashes[:count], firsts[:count], np.full(count, length, dtype=np.int64)))
+    hashes, firsts, sizes = (np.concatenate([part[column] for part in parts]) for column in range(3))
+    return Features(hashes, words.texts[firsts], words.paragraphs[firsts], firsts, sizes, words)
 
 
-def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where runs of equal values begin, and how long they are."""
-    begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
-    return begins, np.diff(np.append(begins, len(values)))
+def batches(sizes: Sequence[int], limit: int = 1_000_000) -> Iterator[tuple[int, int]]:
+    """Yields (first, last) of consecutive texts of about `limit` characters or bytes together, which bounds memory.
 
-
-def _ngrams(words: Words, paragraphs: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, int]:
-    if len(paragraphs) < n:
-        none = np.zeros(0, dtype=np.int64)
-        return none.astype(np.uint64), none, n
-    inside = paragraphs[: len(paragraphs) - n + 1] == paragraphs[n - 1 :]
-    return _hash_runs(words, np.flatnonzero(inside), n, np.uint64(0))
-
-
-def _hash_runs(words: Words, firsts: np.ndarray, size: int, tag: np.uint64) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns hashes and first words of the runs of `size` words from `firsts` that have a letter."""
-    letters = np.concatenate([[0], np.cumsum(words.has_letter)])
-    firsts = firsts[letters[firsts + size] > letters[firsts]]
-    hashes = np.full(len(firsts), tag, dtype=np.uint64)
-    for offset in range(size):
-        hashes = hashes * _MULTIPLIER + words.hashes[firsts + offset]
-    return finalise(hashes), firsts, size
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """One text of a benchmark that training data must not contain."""
-
-    benchmark: str
-    """Name that hits are attributed to, e.g. "humaneval/prompt"."""
-    name: str
-    """Name of the record in it, e.g. "HumanEval/12", or a held-out document's id."""
-    text: str
-    short: bool
-    """Whether a whole paragraph of fewer than n words counts as a feature, where the record has no longer one."""
-    keeps_frequent: bool
-    """Whether its features count even where they are frequent in one source of documents."""
-
-
-@dataclass(frozen=True)
-class FeatureIndex:
-    """The features of all records; U distinct ones, R records."""
-
-    records: tuple[Record, ...]
-    hashes: np.ndarray
-    """uint64[U], sorted, distinct."""
-    starts: np.ndarray
-    """int64[U + 1]: the records of feature u are `members[starts[u] : starts[u + 1]]`."""
-    members: np.ndarray
-    """int64: record numbers, ascending for each feature."""
-    features_of_record: np.ndarray
-    """int64[R]: how many distinct features each record gave."""
-    ngram_words: int
-    shortest_words: int
-    keeps_frequent: np.ndarray
-    """bool[U]: whether one of its records says so."""
-
-    def find(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns int64: the number of each hash's feature, -1 for those that no benchmark has."""
-        if not len(self.hashes):
-            return np.full(len(hashes), -1, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[places] == hashes, places, -1)
-
-    def excerpts(self, chosen: Sequence[int]) -> list[str]:
-        """Returns the folded texts that some features are the hashes of, found again in their first records."""
-        by_record: dict[int, list[int]] = {}
-        for feature in chosen:
-            by_record.setdefault(int(self.members[self.starts[feature]]), []).append(feature)
-        texts: dict[int, str] = {}
-        for record, members in by_record.items():
-            text = self.records[record].text
-            features = extract_features([text], self.ngram_words, self.shortest_words, of_records=True)
-            place = dict(zip(features.hashes.tolist(), range(len(features.hashes)), strict=True))
-            texts |= {feature: features.excerpt(place[int(self.hashes[feature])]) for feature in members}
-        return [texts[feature] for feature in chosen]
-
-    def records_of(self, feature: int) -> list[Record]:
-        """Returns the records that have the feature."""
-        return [self.records[member] for member in self.members[self.starts[feature] : self.starts[feature + 1]]]
-
-
-def batches(texts: Sequence[str], characters: int = 1_000_000) -> Iterator[tuple[int, int]]:
-    """Yields (first, last) of consecutive texts with about so many characters together, which bounds working memory."""
+    Args:
+        sizes: of the texts.
+        limit: a batch ends with the text that reaches it.
+    """
     first, size = 0, 0
-    for number, text in enumerate(texts, start=1):
-        size += len(text)
-        if size >= characters or number == len(texts):
+    for number, more in enumerate(sizes, start=1):
+        size += more
+        if size >= limit or number == len(sizes):
             yield first, number
             first, size = number, 0
 
 
-def build_index(records: Sequence[Record], ngram_words: int, shortest_words: int) -> FeatureIndex:
-    """Returns the index of the features of all records; a feature of several records is attributed to each.
+@numba.njit(cache=True, inline="always")
+def _mix(value):
+    """`steps.splitmix.finalise` of one value, for the kernels below."""
+    value = (value ^ (value >> np.uint64(30))) * FIRST_MULTIPLIER
+    value = (value ^ (value >> np.uint64(27))) * SECOND_MULTIPLIER
+    return value ^ (value >> np.uint64(31))
 
-    Args:
-        records: texts of all benchmarks.
-        ngram_words: n.
-        shortest_words: records shorter than this give no feature.
+
+@numba.njit(cache=True, inline="always")
+def _power(exponent):
+    power = np.uint64(1)
+    for _ in range(exponent):
+        power *= _MULTIPLIER
+    return power
+
+
+@numba.njit(cache=True, nogil=True)
+def _extract(words, has_letter, texts, paragraphs, n, shortest, of_records, hashes, places):
+    """Writes all features and returns how many there are; `places` gets first word, length, paragraph.
+
+    The hash of an n-gram is a polynomial over its word hashes, which rolls from one place to the next.
     """
-    short = np.array([record.short for record in records], dtype=bool)
-    parts = [np.zeros((0, 2), dtype=np.uint64)]
-    for first, last in batches([record.text for record in records]):
-        texts = [record.text for record in records[first:last]]
-        features = extract_features(texts, ngram_words, shortest_words, of_records=True)
-        ends = features.firsts + features.lengths - 1
-        is_long = features.lengths == ngram_words
-        in_paragraph = features.words.paragraphs[features.firsts] == features.words.paragraphs[ends]
-        takes_short = short[first:last].copy()
-        takes_short[features.texts[is_long & in_paragraph]] = False
-        taken = is_long | takes_short[features.texts]
-        numbers = (features.texts + first).astype(np.uint64)
-        parts.append(np.unique(np.stack([features.hashes, numbers], axis=1)[taken], axis=0))
-    pairs = np.unique(np.concatenate(parts), axis=0)
-    hashes, starts = np.unique(pairs[:, 0], return_index=True)
-    members = pairs[:, 1].astype(np.int64)
-    starts = np.append(starts, len(members))
-    keeps = np.array([record.keeps_frequent for record in records], dtype=bool)[members]
-    return FeatureIndex(
-        records=tuple(records),
-        hashes=hashes,
-        starts=starts,
-        members=members,
-        features_of_record=np.bincount(members, minlength=len(records)),
-        ngram_words=ngram_words,
-        shortest_words=shortest_words,
-        keeps_frequent=np.logical_or.reduceat(keeps, starts[:-1]) if len(hashes) else keeps,
-    )
+    leading = _power(n - 1)
+    count, text_begin = 0, 0
+    while text_begin < words.size:
+        text_end, longest, size = text_begin, 0, 0
+        while text_end < words.size and texts[text_end] == texts[text_begin]:
+            same = text_end > text_begin and paragraphs[text_end] == paragraphs[text_end - 1]
+            size = size + 1 if same else 1
+            longest = max(longest, size)
+            text_end += 1
+        merged = longest < shortest
+        begin = text_begin
+        while begin < text_end:
+            end = begin + 1
+            while end < text_end and (merged or paragraphs[end] == paragraphs[begin]):
+                end += 1
+            size = end - begin
+            if shortest <= size < n:
+                state, letters = _WHOLE * np.uint64(size), False
+                for word in range(begin, end):
+                    state = state * _MULTIPLIER + words[word]
+                    letters |= has_letter[word]
+                if letters:
+                    hashes[count] = _mix(state)
+                    places[0, count], places[1, count], places[2, count] = begin, size, paragraphs[begin]
+                    count += 1
+            state, letters = np.uint64(0), 0
+            for first in range(begin, min(end, (text_end if of_records else end) - n + 1)):
+                if first == begin:
+                    for word in range(begin, begin + n):
+                        state = state * _MULTIPLIER + words[word]
+                        letters += has_letter[word]
+                else:
+                    state = (state - words[first - 1] * leading) * _MULTIPLIER + words[first + n - 1]
+                    letters += has_letter[first + n - 1]
+                    letters -= has_letter[first - 1]
+                if letters:
+                    hashes[count] = _mix(state)
+                    places[0, count], places[1, count], places[2, count] = first, n, paragraphs[begin]
+                    count += 1
+            begin = end
+        text_begin = text_end
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _runs(words, has_letter, paragraphs, length, hashes, firsts):
+    """Writes the runs of a length inside longer paragraphs and returns how many there are."""
+    leading, tag = _power(length - 1), _WHOLE * np.uint64(length)
+    for _ in range(length):
+        tag *= _MULTIPLIER
+    count, begin = 0, 0
+    while begin < words.size:
+        end = begin + 1
+        while end < words.size and paragraphs[end] == paragraphs[begin]:
+            end += 1
+        if end - begin > length:
+            state, letters = np.uint64(0), 0
+            for word in range(begin, begin + length):
+                state = state * _MULTIPLIER + words[word]
+                letters += has_letter[word]
+            for first in range(begin, end - length + 1):
+                if first > begin:
+                    state = (state - words[first - 1] * leading) * _MULTIPLIER + words[first + length - 1]
+                    letters += has_letter[first + length - 1]
+                    letters -= has_letter[first - 1]
+                if letters:
+                    hashes[count] = _mix(state + tag)
+                    firsts[count] = first
+                    count += 1
+        begin = end
+    return count

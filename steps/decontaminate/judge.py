@@ -1,70 +1,44 @@
 """From matches to judgements: which features are boilerplate, and which documents are contaminated.
 
 A paragraph is contaminated when enough of its features are a benchmark's, and, where it has several, when at least
-`min_hits` different ones are: a single shared n-gram is mostly chance. Boilerplate (licence headers, well-known
-quotations) is left out of both sides of the fraction. It is known by its spread over sources, or, for benchmarks that
-are documents of the same sources, by its frequency in one of them; a benchmark item that was copied often within one
-source is no boilerplate. A paragraph that is mostly boilerplate is not judged: the few features at its seams (a year
-in a licence header) would be all that is left of it.
+`min_hits` different ones are: a single shared n-gram is mostly chance. An item is found when enough of its features are in the
+document: one that stands in a paragraph of other text is a small share of that paragraph, but all of itself. Boilerplate
+(licence headers, well-known quotations) is left out of both sides of both fractions. It is known by its spread over
+sources, or, for benchmarks that are documents of the same sources, by its frequency in one of them; a benchmark item that was
+copied often within one source is no boilerplate. A paragraph or an item that is mostly boilerplate is not judged: the few
+features at its seams (a year in a licence header) would be all that is left of it.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from steps.config_checks import check_number
-from steps.decontaminate.features import FeatureIndex
-
-
-@dataclass(frozen=True, kw_only=True)
-class Boilerplate:
-    """When a benchmark's feature is too common in the documents to say anything."""
-
-    documents: int = 20
-    """In at least so many documents ..."""
-    sources: int = 3
-    """... of at least so many sources: dropped everywhere."""
-    source_documents: int = 10
-    """In at least so many documents of one source ..."""
-    source_fraction: float = 0.002
-    """... that are at least this share of it: dropped in that source, for features of documents benchmarks only."""
-
-    def __post_init__(self) -> None:
-        check_number(self, "documents", "sources", "source_documents", low=1)
-        check_number(self, "source_fraction", low=0, high=1)
+from steps.decontaminate.index import FeatureIndex
+from steps.decontaminate.rules import Boilerplate, Thresholds
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """In how many documents of each source each feature was met; U features, S sources."""
+    """In how many documents of each source features were met; M features met, S sources."""
 
     sources: tuple[str, ...]
+    features: np.ndarray
+    """int64[M]: their numbers in the index, ascending."""
     documents: np.ndarray
-    """int64[S, U]."""
+    """int64[S, M]."""
     everywhere: np.ndarray
-    """bool[U]: dropped in all sources."""
+    """bool[M]: dropped in all sources."""
     in_source: np.ndarray
-    """bool[S, U]: dropped in the source, for either reason."""
+    """bool[S, M]: dropped in the source, for either reason."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """What makes a paragraph, and with it its document, contaminated."""
-
-    overlap: float = 0.5
-    """Share of a paragraph's features that a benchmark has, from which on it is contaminated."""
-    min_hits: int = 2
-    """So many different features must match, where the paragraph has several."""
-    absolute_hits: int | None = None
-    """From so many different features on, a paragraph is contaminated whatever their share; finds items inside long
-    paragraphs, at the price of more boilerplate (off by default)."""
-
-    def __post_init__(self) -> None:
-        check_number(self, "overlap", above=0, high=1)
-        check_number(self, "min_hits", "absolute_hits", low=1)
+    def dropped_in(self, source: int, index: FeatureIndex) -> np.ndarray:
+        """Returns bool[U]: the features of the index that are dropped in a source."""
+        dropped = np.zeros(len(index.hashes), dtype=bool)
+        dropped[self.features[self.in_source[source]]] = True
+        return dropped
 
 
 @dataclass(frozen=True)
@@ -73,12 +47,17 @@ class Verdict:
 
     row: int
     benchmarks: tuple[str, ...]
-    """Sorted; all that have a feature in a contaminated paragraph."""
+    """Sorted; all that have a feature in a contaminated paragraph, or an item that was found."""
     max_overlap: float
+    """Of its worst paragraph: the share of its features that benchmarks have."""
+    coverage: float
+    """The share of one item's features that are in the document; of the item with the highest."""
     num_hits: int
-    """Distinct features of benchmarks in its contaminated paragraphs."""
+    """Distinct features of benchmarks in its contaminated paragraphs, and of the items found."""
     example: str
     """"<benchmark>:<record>" of the record with the most of them."""
+    record: int
+    """That record's number in the index."""
     paragraph: int
     """The worst paragraph, as numbered in the match table."""
 
@@ -98,15 +77,21 @@ def count_frequencies(
         boilerplate: the rule.
     """
     sources = tuple(matches)
-    documents = np.zeros((len(sources), len(index.hashes)), dtype=np.int64)
-    for number, source in enumerate(sources):
-        for table in matches[source]:
-            met = np.stack([table["row"].to_numpy(), index.find(table["feature"].to_numpy())], axis=1)
-            documents[number] += np.bincount(np.unique(met, axis=0)[:, 1], minlength=len(index.hashes))
+    met = [
+        [np.unique(np.stack([index.find(table["feature"].to_numpy()), table["row"].to_numpy()], axis=1), axis=0)[:, 0]
+         for table in matches[source]]
+        for source in sources
+    ]  # fmt: skip
+    features = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(each for tables in met for each in tables)]))
+    documents = np.zeros((len(sources), len(features)), dtype=np.int64)
+    for number, tables in enumerate(met):
+        for each in tables:
+            documents[number] += np.bincount(np.searchsorted(features, each), minlength=len(features))
     everywhere = (documents.sum(axis=0) >= boilerplate.documents) & ((documents > 0).sum(axis=0) >= boilerplate.sources)
     sizes = np.array([num_documents[source] for source in sources]).reshape(-1, 1)
     frequent = (documents >= boilerplate.source_documents) & (documents >= boilerplate.source_fraction * sizes)
-    return Frequencies(sources, documents, everywhere, everywhere | (frequent & ~index.keeps_frequent))
+    in_source = everywhere | (frequent & ~index.keeps_frequent[features])
+    return Frequencies(sources, features, documents, everywhere, in_source)
 
 
 def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thresholds: Thresholds) -> list[Verdict]:
@@ -120,47 +105,84 @@ def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thr
     """
     if not table.num_rows:
         return []
-    features = index.find(table["feature"].to_numpy())
+    features, run = index.find(table["feature"].to_numpy()), table["run"].to_numpy()
+    is_dropped = dropped[features]
     keys = np.stack([table["row"].to_numpy(), table["paragraph"].to_numpy()], axis=1)
     paragraphs, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    is_dropped = dropped[features]
-    usable = table["usable"].to_numpy()[first] - np.bincount(number, weights=is_dropped, minlength=len(first))
-    matched = np.bincount(number, weights=~is_dropped, minlength=len(first))
-    kept_pairs = np.unique(np.stack([number[~is_dropped], features[~is_dropped]], axis=1), axis=0)
-    distinct = np.bincount(kept_pairs[:, 0], minlength=len(first))
+    kept = np.unique(np.stack([number, features, run], axis=1)[~is_dropped], axis=0)  # paragraph, feature, run
+
+    all_usable = table["usable"].to_numpy()[first]
+    usable = all_usable - np.bincount(number, weights=is_dropped & ~run, minlength=len(first))
+    matched = np.bincount(number, weights=~is_dropped & ~run, minlength=len(first))
+    distinct = np.bincount(kept[kept[:, 2] == 0, 0], minlength=len(first))
     overlap = matched / np.maximum(usable, 1)
-
     needed = np.where(usable == 1, 1, thresholds.min_hits)
-    contaminated = (overlap >= thresholds.overlap) & (distinct >= needed) & (matched > 0)
-    contaminated &= 2 * usable >= table["usable"].to_numpy()[first]
+    bad = (overlap >= thresholds.overlap) & (distinct >= needed) & (matched > 0) & (2 * usable >= all_usable)
     if thresholds.absolute_hits is not None:
-        contaminated |= distinct >= thresholds.absolute_hits
+        bad |= distinct >= thresholds.absolute_hits
 
-    by_row: dict[int, list[int]] = {}
-    for paragraph in np.flatnonzero(contaminated):
-        by_row.setdefault(int(paragraphs[paragraph, 0]), []).append(int(paragraph))
-    bounds = np.searchsorted(kept_pairs[:, 0], np.arange(len(first) + 1))
+    rows = paragraphs[kept[:, 0], 0]  # ascending, as paragraphs are
+    items = _items(index, rows, kept[:, 1], dropped, thresholds)
+    found = sorted({*paragraphs[bad, 0].tolist(), *(row for row, each in items.items() if each.found)})
     verdicts = []
-    for row, members in by_row.items():
-        found = {int(f) for member in members for f in kept_pairs[bounds[member] : bounds[member + 1], 1]}
-        worst = max(members, key=lambda member: (overlap[member], distinct[member], -member))
-        verdicts.append(_verdict(index, row, found, float(overlap[worst]), int(paragraphs[worst, 1])))
+    for row, begin, end in zip(found, np.searchsorted(rows, found), np.searchsorted(rows, found, "right"), strict=True):
+        mine, item = kept[begin:end], items[row]
+        places, records = index.record_pairs(mine[:, 1])
+        counted = bad[mine[:, 0]]
+        counted[places[np.isin(records, list(item.found))]] = True
+        hits = mine[counted]
+        in_paragraph = Counter(hits[:, 0].tolist())
+        worst = max(in_paragraph, key=lambda each: (bad[each], overlap[each], in_paragraph[each], -each))
+        hits_of_record = Counter(index.record_pairs(np.unique(hits[:, 1]))[1].tolist())
+        most = min(hits_of_record, key=lambda record: (record not in item.found, -hits_of_record[record], record))
+        example = index.records[most]
+        verdicts.append(
+            Verdict(
+                row=row,
+                benchmarks=tuple(sorted({index.records[record].benchmark for record in hits_of_record})),
+                max_overlap=float(overlap[worst]),
+                coverage=max(item.shares[record] for record in hits_of_record),
+                num_hits=len(np.unique(hits[:, 1])),
+                example=f"{example.benchmark}:{example.name}",
+                record=most,
+                paragraph=int(paragraphs[worst, 1]),
+            )
+        )
     return verdicts
 
 
-def _verdict(index: FeatureIndex, row: int, features: set[int], overlap: float, paragraph: int) -> Verdict:
-    records = Counter(
-        int(member)
-        for feature in features
-        for member in index.members[index.starts[feature] : index.starts[feature + 1]]
-    )
-    most = min(records, key=lambda member: (-records[member], member))
-    example = index.records[most]
-    return Verdict(
-        row=row,
-        benchmarks=tuple(sorted({index.records[member].benchmark for member in records})),
-        max_overlap=overlap,
-        num_hits=len(features),
-        example=f"{example.benchmark}:{example.name}",
-        paragraph=paragraph,
-    )
+@dataclass
+class _Items:
+    """What one document holds of the records."""
+
+    shares: dict[int, float] = field(default_factory=dict)
+    """Of each record with a feature there: the share of its features."""
+    found: set[int] = field(default_factory=set)
+    """Records of which that is enough."""
+
+
+def _items(
+    index: FeatureIndex, rows: np.ndarray, features: np.ndarray, dropped: np.ndarray, thresholds: Thresholds
+) -> dict[int, _Items]:
+    """Returns what each document holds of the records, by row.
+
+    Args:
+        index: the U features.
+        rows: int64[H]: of H hits, the document of each.
+        features: int64[H]: its feature.
+        dropped: bool[U]: features that are boilerplate in this source.
+        thresholds: the rule.
+    """
+    pairs = np.unique(np.stack([rows, features], axis=1), axis=0)
+    places, records = index.record_pairs(pairs[:, 1])
+    held, counts = np.unique(np.stack([pairs[places, 0], records], axis=1), axis=0, return_counts=True)
+    total = index.features_of_record
+    usable = total - np.bincount(index.record_pairs(np.flatnonzero(dropped))[1], minlength=len(total))
+    items: dict[int, _Items] = {}
+    for (row, record), count in zip(held.tolist(), counts.tolist(), strict=True):
+        item = items.setdefault(row, _Items())
+        item.shares[record] = share = count / int(usable[record])
+        enough = thresholds.item_coverage is not None and share >= thresholds.item_coverage
+        if enough and count >= min(thresholds.min_hits, total[record]) and 2 * usable[record] >= total[record]:
+            item.found.add(record)
+    return items

@@ -2,7 +2,8 @@
 
 Matches are few, so everything that needs all sources at once (how frequent a match is, thresholds) works on them, and
 the text is read once. A match table has a row for every occurrence of a benchmark feature: `row` of the document,
-`paragraph`, `usable` (features of that paragraph, matched or not) and `feature` (the hash).
+`paragraph`, `usable` (features of that paragraph, matched or not), `feature` (the hash), and `run` (whether it is all of a
+short record inside a longer paragraph, and so none of the paragraph's own features).
 """
 
 import functools
@@ -15,15 +16,23 @@ from marin_exec import ShardOut
 from steps.decontaminate.benchmarks import (
     DocumentsBenchmark,
     PackageBenchmark,
-    check_required,
     read_documents_benchmark,
     read_package_benchmark,
 )
-from steps.decontaminate.features import FeatureIndex, batches, build_index, extract_features
+from steps.decontaminate.features import batches, features_of, runs_of
+from steps.decontaminate.index import FeatureIndex, build_index, check_required
+from steps.decontaminate.items import read_items
+from steps.decontaminate.words import split_utf8
 from steps.documents import read_table, write_table
 
 MATCH_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("paragraph", pa.int64()), ("usable", pa.int64()), ("feature", pa.uint64())]
+    [
+        ("row", pa.int64()),
+        ("paragraph", pa.int64()),
+        ("usable", pa.int64()),
+        ("feature", pa.uint64()),
+        ("run", pa.bool_()),
+    ]
 )
 
 
@@ -32,9 +41,12 @@ class Suite:
     """All benchmarks, and how features are made of them."""
 
     packages: tuple[PackageBenchmark, ...]
+    items: tuple[str, ...]
+    """Outputs of steps that read benchmarks."""
     documents: tuple[DocumentsBenchmark, ...]
     ngram_words: int
     shortest_words: int
+    shortest_run_words: int
 
 
 @functools.lru_cache(maxsize=1)
@@ -46,9 +58,10 @@ def load_index(suite: Suite) -> FeatureIndex:
         StepFailed: a benchmark is incomplete, or a required record gives no feature.
     """
     records = [record for benchmark in suite.packages for record in read_package_benchmark(benchmark)]
+    records += [record for path in suite.items for record in read_items(path)]
     records += [record for benchmark in suite.documents for record in read_documents_benchmark(benchmark)]
-    index = build_index(records, suite.ngram_words, suite.shortest_words)
-    check_required(index, suite.packages, suite.documents)
+    index = build_index(records, suite.ngram_words, suite.shortest_words, suite.shortest_run_words)
+    check_required(index)
     return index
 
 
@@ -76,11 +89,11 @@ def scan_shard(task: ScanTask, shard: ShardOut) -> ScanCounts:
     index = load_index(task.suite)
     documents = read_table(task.path, task.shard, ["id", "text"])
     own = {record.name for record in index.records if not record.keeps_frequent}
-    rows = [row for row, identifier in enumerate(documents["id"].to_pylist()) if identifier not in own]
-    texts = documents["text"].take(pa.array(rows, pa.int64())).to_pylist()
+    rows = np.array([row for row, each in enumerate(documents["id"].to_pylist()) if each not in own], dtype=np.int64)
+    data, offsets = utf8(documents["text"].take(pa.array(rows)))
     tables, features = [MATCH_SCHEMA.empty_table()], 0
-    for first, last in batches(texts):
-        table, count = find_matches(index, texts[first:last], np.array(rows[first:last]))
+    for first, last in batches(np.diff(offsets).tolist()):
+        table, count = find_matches(index, data, offsets[first : last + 1], rows[first:last])
         tables.append(table)
         features += count
     write_table(shard.file(f"evidence/matches/{task.source}/{task.shard}"), pa.concat_tables(tables))
@@ -88,28 +101,52 @@ def scan_shard(task: ScanTask, shard: ShardOut) -> ScanCounts:
         documents=documents.num_rows,
         skipped=documents.num_rows - len(rows),
         features=features,
-        num_bytes=sum(len(text.encode()) for text in texts),
+        num_bytes=int(offsets[-1] - offsets[0]),
     )
 
 
-def find_matches(index: FeatureIndex, texts: list[str], rows: np.ndarray) -> tuple[pa.Table, int]:
-    """Returns the match table of some texts, and how many features they have in all.
+def utf8(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the bytes of a string column, uint8, and int64[T + 1], where each text begins and the last one ends."""
+    texts = pa.chunked_array(column, type=pa.string()).cast(pa.large_string()).combine_chunks()
+    if not len(texts):
+        return np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    _, offsets, data = texts.buffers()
+    begins = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(data or b"", dtype=np.uint8), begins
+
+
+def find_matches(index: FeatureIndex, data: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[pa.Table, int]:
+    """Returns the match table of T texts, and how many features they have in all.
 
     Args:
         index: what to look for.
-        texts: T texts.
+        data: uint8: the texts in UTF-8.
+        offsets: int64[T + 1]: where each begins and the last one ends.
         rows: int64[T]: the number that each goes by in the table.
     """
-    features = extract_features(texts, index.ngram_words, index.shortest_words)
-    hit = np.flatnonzero(index.find(features.hashes) >= 0)
-    texts_hit, paragraphs_hit = features.texts[hit], features.paragraphs[hit]
-    first_of_text = features.paragraphs[np.searchsorted(features.texts, texts_hit)]
+    features = features_of(split_utf8(data, offsets), index.ngram_words, index.shortest_words)
+    found = index.find(features.hashes)
+    hit = np.flatnonzero(found >= 0)
+    texts, paragraphs, hashes = features.texts[hit], features.paragraphs[hit], features.hashes[hit]
+    run = np.zeros(len(hit), dtype=bool)
+    if index.run_lengths:
+        runs = runs_of(features, index.run_lengths)
+        found = index.find(runs.hashes)
+        hit = np.flatnonzero(found >= 0)
+        hit = hit[index.is_run[found[hit]]]
+        texts, paragraphs = np.append(texts, runs.texts[hit]), np.append(paragraphs, runs.paragraphs[hit])
+        hashes, run = np.append(hashes, runs.hashes[hit]), np.append(run, np.ones(len(hit), dtype=bool))
+    first_of_text = features.paragraphs[np.searchsorted(features.texts, texts)]
+    usable = np.searchsorted(features.paragraphs, paragraphs, "right") - np.searchsorted(
+        features.paragraphs, paragraphs
+    )
     table = pa.table(
         {
-            "row": rows[texts_hit],
-            "paragraph": paragraphs_hit - first_of_text,  # counted from the text's first one with a feature
-            "usable": np.bincount(features.paragraphs, minlength=1)[paragraphs_hit],
-            "feature": features.hashes[hit],
+            "row": rows[texts],
+            "paragraph": paragraphs - first_of_text,  # counted from the text's first one with a feature
+            "usable": usable,
+            "feature": hashes,
+            "run": run,
         },
         schema=MATCH_SCHEMA,
     )

@@ -1,4 +1,4 @@
-"""Text to word hashes, vectorised: what n-grams for decontamination are made of.
+"""Text to word hashes: what n-grams for decontamination are made of.
 
 A word is a run of letters, marks, digits and "_"; case, width and composition are folded, punctuation separates. So a
 passage is the same whether it is quoted, commented out, wrapped at another width or set in bold. Scripts that are
@@ -12,28 +12,32 @@ of them. It drops invisible characters before composing, by a list; here all for
 there and joins here, where an identifier is one word. Digits of unspaced scripts stand alone there and join here. The
 signatures and matches in stores were made by these rules, so they stay apart.
 
-Hashes are 64-bit and the same on every machine. All texts of a batch are worked on at once with NumPy: about 11 MB a
-second on one core, and no compilation.
+Hashes are 64-bit and the same on every machine. One kernel goes through the UTF-8 bytes of a batch, as they lie in an Arrow
+column, and folds by a table (steps/decontaminate/folding.py); it is compiled by numba on first use (cached beside this
+file).
 """
 
-import functools
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
-from steps.splitmix import GOLDEN_GAMMA, finalise
-from steps.unspaced_scripts import UNSPACED_RANGES
-
-_OTHER, _WORD, _LETTER, _SINGLE, _SPACE, _NEWLINE, _DROPPED = range(7)
-_LISTED = 0x40000  # above: private use, tags and unassigned, none of them letters
-_SINGLE_RANGES = (
-    *UNSPACED_RANGES,
-    (0x3130, 0x318F),  # Hangul letters
-    (0xAC00, 0xD7A3),  # Hangul syllables
-    (0x20000, 0x3FFFF),  # Han, later extensions
+from steps.decontaminate.folding import (
+    CLASS_SHIFT,
+    DROPPED,
+    FOLDED_MASK,
+    LETTER,
+    NEWLINE,
+    OTHER,
+    SINGLE,
+    SPACE,
+    fold,
+    folding_table,
+    needs_composing,
+    without_dropped,
 )
+from steps.splitmix import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER
 
 
 @dataclass(frozen=True)
@@ -49,97 +53,151 @@ class Words:
     paragraphs: np.ndarray
     """int64[W]: number of the word's paragraph, rising through the batch; a new text starts a new one."""
     starts: np.ndarray
-    """int64[W]: place of its first character in `codes`."""
+    """int64[W]: place of its first byte in `data`."""
     ends: np.ndarray
-    """int64[W]: place after its last character."""
-    codes: np.ndarray
-    """uint32: the folded characters of all texts."""
+    """int64[W]: place after its last byte."""
+    data: np.ndarray
+    """uint8: the texts in UTF-8; those that the table cannot fold are folded here already."""
 
     def excerpt(self, first: int, last: int) -> str:
         """Returns the folded text from word `first` to word `last`, both included."""
-        return self.codes[self.starts[first] : self.ends[last]].tobytes().decode("utf-32-le")
+        found = self.data[self.starts[first] : self.ends[last]].tobytes().decode("utf-8", "surrogatepass")
+        return without_dropped(fold(found))
 
 
-def fold(text: str) -> str:
-    """Returns the text with case, width and composition folded away."""
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+def encoded(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns texts as one run of UTF-8 bytes, uint8, and int64[T + 1], where each begins and the last one ends."""
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), np.cumsum([0, *map(len, parts)])
 
 
 def split_words(texts: Sequence[str]) -> Words:
+    """Returns the words of a batch of texts, empty ones too."""
+    return split_utf8(*encoded(texts))
+
+
+def split_utf8(data: np.ndarray, offsets: np.ndarray) -> Words:
     """Returns the words of a batch of texts.
 
     Args:
-        texts: any texts, empty ones too; working memory is about 100 bytes a character of the batch.
+        data: uint8: the bytes of the texts, one after another, maybe with others before and after.
+        offsets: int64[T + 1], as in an Arrow string column: text t is `data[offsets[t] : offsets[t + 1]]`. Working memory is
+            about 10 bytes a byte of the batch.
     """
-    folded = [fold(text) for text in texts]
-    codes = np.frombuffer("\n\n".join(folded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    edges = np.cumsum([len(text) + 2 for text in folded])  # each text with the "\n\n" after it
-    classes = _classes()[np.minimum(codes, _LISTED - 1)]
-    dropped = classes == _DROPPED
-    if dropped.any():
-        edges = edges - np.concatenate([[0], np.cumsum(dropped)])[np.minimum(edges, len(codes))]
-        codes, classes = codes[~dropped], classes[~dropped]
-
-    in_word = (classes >= _WORD) & (classes <= _SINGLE)
-    single = classes == _SINGLE
-    opens = in_word.copy()
-    opens[1:] &= ~in_word[:-1] | single[1:] | single[:-1]
-    starts = np.flatnonzero(opens)
-    closes = in_word.copy()
-    closes[:-1] &= ~in_word[1:] | opens[1:]
-    ends = np.flatnonzero(closes) + 1
-
-    letters = np.concatenate([[0], np.cumsum((classes == _LETTER) | single)])
-    return Words(
-        hashes=_hash_words(codes, in_word, starts, ends),
-        has_letter=letters[ends] > letters[starts],
-        texts=np.searchsorted(edges, starts, side="right"),
-        paragraphs=np.cumsum(_paragraph_breaks(classes))[starts] if len(codes) else starts,
-        starts=starts,
-        ends=ends,
-        codes=codes,
-    )
+    composing = needs_composing(data, offsets)
+    chosen = np.flatnonzero(composing)
+    if len(chosen):
+        data, offsets = _with_folded(data, offsets, chosen)
+    capacity = int(offsets[-1] - offsets[0])
+    hashes = np.empty(capacity, dtype=np.uint64)
+    has_letter = np.empty(capacity, dtype=np.bool_)
+    places = np.empty((4, capacity), dtype=np.int64)
+    count = _split(data, offsets, composing, folding_table(), hashes, has_letter, places)
+    texts, paragraphs, starts, ends = places[:, :count]
+    return Words(hashes[:count], has_letter[:count], texts, paragraphs, starts, ends, data)
 
 
-def _hash_words(codes: np.ndarray, in_word: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Polynomial hash over the scattered code points of each word, modulo 2^64."""
-    if not len(starts):
-        return np.zeros(0, dtype=np.uint64)
-    lengths = ends - starts
-    firsts = np.cumsum(lengths) - lengths  # of each word, among the characters in words
-    places = np.arange(int(lengths.sum())) - np.repeat(firsts, lengths)
-    powers = np.cumprod(np.full(int(lengths.max()) + 1, GOLDEN_GAMMA, dtype=np.uint64))
-    values = finalise(codes[in_word].astype(np.uint64) + GOLDEN_GAMMA) * powers[places]
-    return finalise(np.add.reduceat(values, firsts) + lengths.astype(np.uint64))
+def _with_folded(data: np.ndarray, offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns data and offsets with some texts replaced by their folded forms."""
+    replaced = set(chosen.tolist())
+    parts = []
+    for number in range(len(offsets) - 1):
+        part = data[offsets[number] : offsets[number + 1]].tobytes()
+        if number in replaced:
+            part = fold(part.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
+        parts.append(part)
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), np.cumsum([0, *map(len, parts)])
 
 
-def _paragraph_breaks(classes: np.ndarray) -> np.ndarray:
-    """bool: newlines before which there was nothing but white space or comment marks since the newline before."""
-    places = np.arange(len(classes))
-    last_solid = np.maximum.accumulate(np.where(classes != _SPACE, places, -1))
-    breaks = classes == _NEWLINE
-    before = np.concatenate([[-1], last_solid[:-1]]) if len(classes) else last_solid
-    return breaks & (before >= 0) & (classes[before] == _NEWLINE) if len(classes) else breaks
+@numba.njit(cache=True, inline="always")
+def _mix(value):
+    """`steps.splitmix.finalise` of one value, for the kernel below."""
+    value = (value ^ (value >> np.uint64(30))) * FIRST_MULTIPLIER
+    value = (value ^ (value >> np.uint64(27))) * SECOND_MULTIPLIER
+    return value ^ (value >> np.uint64(31))
 
 
-@functools.cache
-def _classes() -> np.ndarray:
-    """uint8[_LISTED]: what each code point is to the word splitter."""
-    by_category = {"L": _LETTER, "M": _WORD, "N": _WORD, "Z": _SPACE}
-    classes = np.zeros(_LISTED, dtype=np.uint8)
-    for code in range(_LISTED):
-        category = unicodedata.category(chr(code))
-        classes[code] = _DROPPED if category == "Cf" else by_category.get(category[0], _OTHER)
-    for first, last in _SINGLE_RANGES:
-        block = classes[first : last + 1]
-        marks = [unicodedata.category(chr(code))[0] in "LM" for code in range(first, last + 1)]
-        block[np.array(marks)] = _SINGLE
-    classes[0xFE00:0xFE10] = _DROPPED  # variation selectors
-    for code in b"\t\r\v\f" + b"#/*>;%|":  # a line of only comment or quotation marks is a blank line, commented out
-        classes[code] = _SPACE
-    classes[0x85] = _SPACE
-    classes[ord("_")] = _WORD
-    classes[ord("\n")] = _NEWLINE
-    return classes
+@numba.njit(cache=True, nogil=True)
+def _split(data, offsets, folded_already, table, hashes, has_letter, places):
+    """Writes the words of all texts and returns how many there are.
+
+    A word's hash is a polynomial over its scattered code points, modulo 2^64; `places` gets text, paragraph, start, end.
+    """
+    num_words = 0
+    paragraph = -1
+    listed = np.uint32(table.size)
+    for text in range(offsets.size - 1):
+        paragraph += 1
+        blank = False  # whether there was nothing but white space and comment marks since the last newline
+        state, power, length, letters = np.uint64(0), GOLDEN_GAMMA, 0, False
+        begin, after = 0, 0
+        place, end = offsets[text], offsets[text + 1]
+        while place < end:
+            here = place
+            lead = np.uint32(data[place])
+            if lead < 0x80:
+                code = lead
+                place += 1
+            elif lead < 0xE0:
+                code = (lead & np.uint32(0x1F)) << np.uint32(6) | np.uint32(data[place + 1]) & np.uint32(0x3F)
+                place += 2
+            elif lead < 0xF0:
+                code = (
+                    (lead & np.uint32(0x0F)) << np.uint32(12)
+                    | (np.uint32(data[place + 1]) & np.uint32(0x3F)) << np.uint32(6)
+                    | np.uint32(data[place + 2]) & np.uint32(0x3F)
+                )
+                place += 3
+            else:
+                code = (
+                    (lead & np.uint32(0x07)) << np.uint32(18)
+                    | (np.uint32(data[place + 1]) & np.uint32(0x3F)) << np.uint32(12)
+                    | (np.uint32(data[place + 2]) & np.uint32(0x3F)) << np.uint32(6)
+                    | np.uint32(data[place + 3]) & np.uint32(0x3F)
+                )
+                place += 4
+            kind = np.uint32(OTHER)
+            if code < listed:
+                entry = table[code]
+                if not folded_already[text]:
+                    code = entry & FOLDED_MASK
+                    entry = table[code]
+                kind = entry >> CLASS_SHIFT & np.uint32(7)
+            if kind == DROPPED:
+                continue
+            in_word = OTHER < kind < SINGLE
+            if length and not in_word:
+                hashes[num_words] = _mix(state + np.uint64(length))
+                has_letter[num_words] = letters
+                places[0, num_words], places[1, num_words] = text, paragraph
+                places[2, num_words], places[3, num_words] = begin, after
+                num_words += 1
+                state, power, length, letters = np.uint64(0), GOLDEN_GAMMA, 0, False
+            if in_word:
+                if not length:
+                    begin = here
+                state += _mix(np.uint64(code) + GOLDEN_GAMMA) * power
+                power *= GOLDEN_GAMMA
+                length += 1
+                letters |= kind == LETTER
+                after = place
+                blank = False
+            elif kind == SINGLE:
+                hashes[num_words] = _mix(_mix(np.uint64(code) + GOLDEN_GAMMA) * GOLDEN_GAMMA + np.uint64(1))
+                has_letter[num_words] = True
+                places[0, num_words], places[1, num_words] = text, paragraph
+                places[2, num_words], places[3, num_words] = here, place
+                num_words += 1
+                blank = False
+            elif kind == NEWLINE:
+                paragraph += blank
+                blank = True
+            elif kind != SPACE:
+                blank = False
+        if length:
+            hashes[num_words] = _mix(state + np.uint64(length))
+            has_letter[num_words] = letters
+            places[0, num_words], places[1, num_words] = text, paragraph
+            places[2, num_words], places[3, num_words] = begin, after
+            num_words += 1
+    return num_words

@@ -7,8 +7,8 @@ import pytest
 from marin_exec import ConfigError
 from steps.cluster.topics import TopicsConfig
 from steps.decontaminate.benchmarks import DocumentsBenchmark
-from steps.decontaminate.judge import Boilerplate, Thresholds
 from steps.decontaminate.ngrams import DecontaminateConfig
+from steps.decontaminate.rules import Boilerplate, Thresholds
 from steps.documents import NamedInput
 from steps.embed.documents import EmbedConfig
 from steps.embed.encoders import HttpEncoder, MiniLm, SentenceTransformers, StaticTable

@@ -29,7 +29,9 @@ def test_humaneval_is_read_whole_without_importing_it():
 
 
 def test_humaneval_every_required_record_yields_a_feature():
-    index = load_index(Suite(packages=(HUMANEVAL,), documents=(), ngram_words=13, shortest_words=3))
+    index = load_index(
+        Suite(packages=(HUMANEVAL,), items=(), documents=(), ngram_words=13, shortest_words=3, shortest_run_words=8)
+    )
     prompts = [
         count for r, count in zip(index.records, index.features_of_record, strict=True) if "prompt" in r.benchmark
     ]
@@ -95,14 +97,18 @@ def made_package(tmp_path, monkeypatch):
 def test_gate_required_record_without_feature_stops_and_is_named(made_package):
     made = made_package([{"id": "q1", "question": "What is the capital of France?"}, {"id": "q2", "question": "A."}])
     with pytest.raises(StepFailed, match=r"made/question: 1 records \(q2\)"):
-        load_index(Suite(packages=(made,), documents=(), ngram_words=13, shortest_words=3))
+        load_index(
+            Suite(packages=(made,), items=(), documents=(), ngram_words=13, shortest_words=3, shortest_run_words=8)
+        )
 
 
 def test_gate_short_items_yield_features(made_package):
     made = made_package(
         [{"id": "q1", "question": "Who wrote Emma?"}, {"id": "q2", "question": "Name\n\nthree\n\nseas"}]
     )
-    index = load_index(Suite(packages=(made,), documents=(), ngram_words=13, shortest_words=3))
+    index = load_index(
+        Suite(packages=(made,), items=(), documents=(), ngram_words=13, shortest_words=3, shortest_run_words=8)
+    )
     assert index.features_of_record.tolist() == [1, 1]
 
 
@@ -124,4 +130,6 @@ def test_documents_benchmark_empty_or_unexpected_count_is_refused(tmp_path):
 def test_documents_benchmark_required_record_without_feature_is_named(tmp_path):
     benchmark = suite(tmp_path, "held", ["Too short."], required=True)
     with pytest.raises(StepFailed, match="held: 1 records"):
-        load_index(Suite(packages=(), documents=(benchmark,), ngram_words=13, shortest_words=3))
+        load_index(
+            Suite(packages=(), items=(), documents=(benchmark,), ngram_words=13, shortest_words=3, shortest_run_words=8)
+        )

@@ -1,7 +1,7 @@
 """How well injected benchmark items are found: HumanEval prompts put into real docstrings in different ways.
 
-The table that is printed says what the rule is good for (copies, however wrapped or commented out) and what it is not
-(an item inside a long paragraph of other text, a paraphrase).
+The table that is printed says what the rule is good for (copies, however wrapped, commented out or surrounded) and what it is
+not (a paraphrase).
 """
 
 import ast
@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 
 from steps.decontaminate.benchmarks import HUMANEVAL, read_package_benchmark
-from steps.decontaminate.judge import Boilerplate, Thresholds
+from steps.decontaminate.rules import Boilerplate, Thresholds
 from steps.documents import document_id
 from tests.steps.decontaminate.document_sets import decontaminate, write_documents
 
@@ -86,18 +86,16 @@ def test_injection_recall_and_precision_by_way_of_copying(tmp_path, capsys):
         return found, len(tables["clean"])
 
     recall, false = run("default", Thresholds())
-    recall_absolute, false_absolute = run("absolute", Thresholds(absolute_hits=8))
+    recall_paragraphs, false_paragraphs = run("paragraphs", Thresholds(item_coverage=None))
     with capsys.disabled():
         print(f"\ninjected into {len(carriers)} real docstrings: 164 HumanEval prompts; recall")
         for way in WAYS:
-            print(f"  {way:28} {recall[way]:.3f}   with absolute_hits=8: {recall_absolute[way]:.3f}")
-        hits = sum(recall.values()) * len(items)
-        print(
-            f"  precision {hits / (hits + false):.4f} ({false} of {len(carriers)} clean found; {false_absolute} with 8)"
-        )
+            print(f"  {way:28} {recall[way]:.3f}   by paragraphs alone: {recall_paragraphs[way]:.3f}")
+        print(f"  {false} of {len(carriers)} clean found; {false_paragraphs} by paragraphs alone")
 
-    for way in ("verbatim", "commented out", "prefixed", "paragraph of a document"):
+    for way in ("verbatim", "commented out", "prefixed", "paragraph of a document", "wrapped at 8 words"):
         assert recall[way] == 1.0, way
-    assert recall["wrapped at 8 words"] == 1.0
-    assert recall["inside a paragraph, 4x"] <= 0.05 and recall_absolute["inside a paragraph, 4x"] >= 0.95
+    for way in ("inside a paragraph, 1x", "inside a paragraph, 4x"):
+        assert recall[way] >= 0.99, way
+    assert recall_paragraphs["inside a paragraph, 4x"] <= 0.05
     assert false == 0

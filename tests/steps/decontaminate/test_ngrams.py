@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steps.decontaminate.benchmarks import HUMANEVAL, read_package_benchmark
-from steps.decontaminate.judge import Boilerplate, Thresholds
 from steps.decontaminate.ngrams import DecontaminateConfig, find_contaminated
+from steps.decontaminate.rules import Boilerplate, Thresholds
 from steps.documents import document_id, read_table
 from tests.directory_out import DirectoryOut
 from tests.steps.decontaminate.document_sets import decontaminate, suite, write_documents
@@ -63,6 +63,21 @@ def test_ngrams_short_item_matches_whole_paragraphs_only(tmp_path):
     assert tables["web"] == {} and result.records_without_features == {"off": 1}
 
 
+def test_ngrams_short_item_is_found_inside_a_paragraph_from_eight_words_on(tmp_path):
+    eight = "Which celebrated river flows through the capital Prague?"
+    seven = "Which celebrated river flows through old Prague?"
+    phrase = "how to do it and what it is"  # eight words, but of few letters: any text may hold it
+    texts = [f"{UNRELATED} {item} {UNRELATED}" for item in (eight, seven, phrase)] + [eight]
+    source = write_documents(tmp_path, "web", texts)
+    benchmark = suite(tmp_path, "short", [seven, phrase, eight + " "], short=True)
+    _, tables = decontaminate(tmp_path / "out", [source], [benchmark])
+    assert set(tables["web"]) == {document_id(texts[0]), document_id(eight)}
+    assert {row["coverage"] for row in tables["web"].values()} == {1.0}
+    assert tables["web"][document_id(texts[0])]["max_overlap"] == 0.0
+    _, tables = decontaminate(tmp_path / "off", [source], [benchmark], shortest_run_words=13)
+    assert set(tables["web"]) == {document_id(eight)}
+
+
 def test_ngrams_one_shared_feature_of_many_is_chance(tmp_path):
     words = ITEM.split()
     one = " ".join([*words[:13], "and", "nothing"])  # 3 features, 1 of them the item's
@@ -85,8 +100,27 @@ def test_ngrams_overlap_threshold_moves_what_is_found(tmp_path):
 
 def test_ngrams_absolute_rule_finds_an_item_inside_a_long_paragraph(tmp_path):
     long = " ".join(f"word{number}" for number in range(200)) + " " + ITEM
-    assert hits_of(tmp_path / "off", [long]) == [None]
-    assert hits_of(tmp_path / "on", [long], thresholds=Thresholds(absolute_hits=8))[0]["num_hits"] > 8
+    off = Thresholds(item_coverage=None)
+    assert hits_of(tmp_path / "off", [long], thresholds=off) == [None]
+    on = Thresholds(item_coverage=None, absolute_hits=8)
+    assert hits_of(tmp_path / "on", [long], thresholds=on)[0]["num_hits"] > 8
+
+
+def test_ngrams_item_coverage_threshold_moves_what_is_found_inside_long_paragraphs(tmp_path):
+    words, filler = ITEM.split(), [f"filler{number}" for number in range(200)]
+    texts = [" ".join([*filler, *words[:count]]) for count in (20, 25, 30, len(words))]
+    shares = [(count - 12) / (len(words) - 12) for count in (20, 25, 30, len(words))]
+    for coverage in (0.2, 0.4, 0.6, 1.0):
+        thresholds = Thresholds(item_coverage=coverage)
+        found = hits_of(tmp_path / str(coverage), texts, thresholds=thresholds)
+        assert [row is not None for row in found] == [share >= coverage for share in shares]
+        assert [row["coverage"] for row in found if row] == pytest.approx([s for s in shares if s >= coverage])
+
+
+def test_ngrams_item_spread_over_paragraphs_of_other_text_is_found(tmp_path):
+    words, filler = ITEM.split(), " ".join(f"filler{number}" for number in range(60))
+    spread = f"{filler} {' '.join(words[:22])}\n\n{filler} {' '.join(words[22:])}"
+    assert hits_of(tmp_path, [spread], thresholds=Thresholds(item_coverage=0.5))[0]["benchmark"] == "held"
 
 
 def test_ngrams_item_in_script_without_spaces_is_found(tmp_path):
@@ -211,8 +245,8 @@ def test_ngrams_bytes_do_not_depend_on_the_order_of_work(tmp_path):
     assert all("passage alone" in sample["matched_text"] for sample in samples["held"])
 
 
-def slow_judge(texts, records, n, shortest, overlap, min_hits):
-    """Returns {document number: (max overlap, number of distinct hits)}, with tuples, sets and loops."""
+def slow_judge(texts, records, n, shortest, overlap, min_hits, coverage):
+    """Returns {document number: (max overlap, coverage, number of distinct hits)}, with tuples, sets and loops."""
 
     def paragraphs(text):
         found = [paragraph.split() for paragraph in text.split("\n\n")]
@@ -226,24 +260,32 @@ def slow_judge(texts, records, n, shortest, overlap, min_hits):
             runs = [("whole", *words)]
         return [run for run in runs if any(word.isalpha() and word != "whole" for word in run)]
 
-    wanted = set()
+    items = []
     for text in records:
         all_features = [feature for words in paragraphs(text) for feature in features(words)]
         long = {feature for feature in all_features if feature[0] != "whole"}
         everything = [word for words in paragraphs(text) for word in words]
-        wanted |= long or set(all_features)
-        wanted |= {feature for feature in features(everything) if len(everything) >= n}
+        across = {feature for feature in features(everything) if len(everything) >= n}
+        items.append((long or set(all_features)) | across)
+    wanted = set().union(*items)
     verdicts = {}
     for number, text in enumerate(texts):
-        bad = []
-        for words in paragraphs(text):
+        bad, hits, best = [], {}, 0
+        for place, words in enumerate(paragraphs(text)):
             mine = Counter(features(words))
-            hit = {feature for feature in mine if feature in wanted}
-            share = sum(mine[feature] for feature in hit) / max(1, sum(mine.values()))
-            if share >= overlap and len(hit) >= (1 if sum(mine.values()) == 1 else min_hits):
-                bad.append((share, hit))
-        if bad:
-            verdicts[number] = (max(share for share, _ in bad), len(set().union(*(hit for _, hit in bad))))
+            hits[place] = {feature for feature in mine if feature in wanted}
+            share = sum(mine[feature] for feature in hits[place]) / max(1, sum(mine.values()))
+            if share >= overlap and len(hits[place]) >= (1 if sum(mine.values()) == 1 else min_hits):
+                bad.append((share, place))
+        everywhere = set().union(*hits.values())
+        counted = set().union(*(hits[place] for _, place in bad))
+        for item in items:
+            held = item & everywhere
+            if item and len(held) / len(item) >= coverage and len(held) >= min(min_hits, len(item)):
+                counted |= held
+        if counted:
+            best = max(len(item & everywhere) / len(item) for item in items if item & counted)
+            verdicts[number] = (max(bad)[0] if bad else None, best, len(counted))
     return verdicts
 
 
@@ -257,8 +299,9 @@ PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=3).map("\n\n".join)
     st.lists(PARAGRAPHS, min_size=1, max_size=3, unique=True),
     st.sampled_from([0.25, 0.5, 1.0]),
     st.sampled_from([1, 2]),
+    st.sampled_from([0.3, 0.6, 1.0]),
 )
-def test_ngrams_equals_a_plain_python_judge(tmp_path_factory, texts, records, overlap, min_hits):
+def test_ngrams_equals_a_plain_python_judge(tmp_path_factory, texts, records, overlap, min_hits, coverage):
     root = tmp_path_factory.mktemp("oracle")
     texts = [text for text in texts if text not in records]
     source = write_documents(root, "web", texts, num_shards=2)
@@ -268,14 +311,15 @@ def test_ngrams_equals_a_plain_python_judge(tmp_path_factory, texts, records, ov
         [suite(root, "held", records, short=True)],
         ngram_words=4,
         shortest_words=2,
-        thresholds=Thresholds(overlap=overlap, min_hits=min_hits),
+        thresholds=Thresholds(overlap=overlap, min_hits=min_hits, item_coverage=coverage),
         boilerplate=OFF,
     )
-    expected = slow_judge(texts, records, 4, 2, overlap, min_hits)
+    expected = slow_judge(texts, records, 4, 2, overlap, min_hits, coverage)
     found = {texts.index(text): tables["web"].get(document_id(text)) for text in texts}
     assert {number for number, row in found.items() if row} == set(expected)
-    for number, (share, distinct) in expected.items():
-        assert found[number]["max_overlap"] == pytest.approx(share)
+    for number, (share, held, distinct) in expected.items():
+        assert share is None or found[number]["max_overlap"] == pytest.approx(share)
+        assert found[number]["coverage"] == pytest.approx(held)
         assert found[number]["num_hits"] == distinct
 
 
@@ -283,5 +327,5 @@ def test_ngrams_table_has_the_agreed_columns(tmp_path):
     source = write_documents(tmp_path, "web", [UNRELATED])
     decontaminate(tmp_path / "out", [source], [suite(tmp_path, "held", [ITEM])])
     schema = read_table(str(tmp_path / "out/web"), "part-00000.parquet").schema
-    assert schema.names == ["id", "benchmark", "max_overlap", "num_hits", "example"]
+    assert schema.names == ["id", "benchmark", "max_overlap", "coverage", "num_hits", "example"]
     assert schema.field("max_overlap").type == pa.float32()
