@@ -45,7 +45,7 @@ class FeatureIndex:
     """uint64[2^k / 64]: bit h is set if a feature's hash begins with the k bits of h."""
 
     def __post_init__(self) -> None:
-        bits = max(16, int(len(self.hashes) * _BITS_A_FEATURE - 1).bit_length())
+        bits = max(16, (len(self.hashes) * _BITS_A_FEATURE).bit_length())
         bitmap = np.zeros(2**bits // 64, dtype=np.uint64)
         places = self.hashes >> np.uint64(64 - bits)
         np.bitwise_or.at(bitmap, places >> np.uint64(6), np.uint64(1) << (places & np.uint64(63)))

@@ -28,7 +28,7 @@ class DecontaminateConfig:
     package_benchmarks: tuple[PackageBenchmark, ...] = (HUMANEVAL,)
     """Benchmarks from installed packages."""
     suites: tuple[InputPath, ...] = ()
-    """Benchmarks that other steps read: outputs of benchmarks/lm_eval, benchmarks/task."""
+    """Benchmarks that other steps read, as their `items.parquet` (steps/decontaminate/items.py)."""
     documents_benchmarks: tuple[DocumentsBenchmark, ...] = ()
     """Held-out documents, as documents data sets; usually one for each source."""
     ngram_words: int = 13

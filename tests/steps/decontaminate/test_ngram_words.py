@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.decontaminate.words import fold, split_words
+from steps.decontaminate.folding import fold
+from steps.decontaminate.words import encoded, split_utf8, split_words
+from steps.unspaced_scripts import UNSPACED_RANGES
 
 
 def words_of(text):
@@ -91,3 +93,56 @@ def test_split_words_equals_a_splitter_by_characters(texts):
         by_word.setdefault(words.excerpt(number, number), set()).add(value)
     assert all(len(values) == 1 for values in by_word.values())
     assert len(set.union(set(), *by_word.values())) == len(by_word)
+
+
+ONE_BY_ONE = (*UNSPACED_RANGES, (0x3130, 0x318F), (0xAC00, 0xD7A3), (0x20000, 0x3FFFF))
+TROUBLE = (
+    "ﬁß…½™ŉǰİıſΣςΐ"  # fold to several, or to something unexpected
+    "e\u0301\u0327\u0338=a\u0323\u0302"  # marks that compose, and marks in another order
+    "ก\u0e38\u0e48ำໍາक\u093c\u094d"  # marks of scripts
+    "\u1112\u1161\u11abㅎㅏㄴ한ﾊﾟ"  # jamo, half-width
+    "\u212b\u2126\u0345\u200d\ufe0f\u00ad\U000e0100\U0001f600𝔘Ａ１_ 9"
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(TROUBLE), max_size=30), max_size=4))
+def test_split_words_folds_any_text_as_the_definition_does(texts):
+    """The table folds most code points one by one; the definition folds a text as a whole."""
+    words = split_words(texts)
+    for number, text in enumerate(texts):
+        expected, current = [], ""
+        for character in fold(text) + " ":
+            category, code = unicodedata.category(character), ord(character)
+            if (category == "Cf" and code < 0x40000) or 0xFE00 <= code < 0xFE10:
+                continue
+            alone = any(first <= code <= last for first, last in ONE_BY_ONE) and category[0] in "LM"
+            in_word = not alone and code < 0x40000 and (category[0] in "LMN" or character == "_")
+            if current and not in_word:
+                expected.append(current)
+                current = ""
+            expected += [character] if alone else []
+            current += character if in_word else ""
+        mine = np.flatnonzero(words.texts == number)
+        assert words.hashes[mine].tolist() == [hash_of(word) for word in expected]
+        assert [words.excerpt(int(word), int(word)) for word in mine] == expected
+
+
+def hash_of(word):
+    """The documented hash in Python's integers."""
+    gamma, mask = 0x9E3779B97F4A7C15, 2**64 - 1
+
+    def mix(value):
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB & mask
+        return value ^ (value >> 31)
+
+    total = sum(mix(ord(c) + gamma & mask) * pow(gamma, place, 2**64) for place, c in enumerate(word, start=1))
+    return mix(total + len(word) & mask)
+
+
+def test_split_utf8_takes_a_part_of_a_larger_run_of_bytes():
+    data, offsets = encoded(["before", "one twoß", "", "drei é", "after"])
+    part = split_utf8(data, offsets[1:5])
+    assert part.hashes.tolist() == split_words(["one twoß", "", "drei é"]).hashes.tolist()
+    assert part.texts.tolist() == [0, 0, 2, 2]
