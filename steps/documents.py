@@ -158,36 +158,3 @@ def sparse_rows(ids: list[str], hits: pa.Table, where: str) -> list[int]:
     if len(set(rows)) != len(rows):
         raise StepFailed(f"{where}: a document is named twice; one row a hit is allowed")
     return rows
-
-
-def check_documents(table: pa.Table, where: str) -> None:
-    """Checks one table (a shard, or a whole data set) against the documents contract.
-
-    Args:
-        table: columns id, text, source_id, metadata (all str).
-        where: named in errors, e.g. "documents/code part-00000.parquet".
-
-    Raises:
-        StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text
-            is blank.
-    """
-    for field in DOCUMENT_SCHEMA:
-        found = table.schema.field(field.name).type if field.name in table.column_names else None
-        if found != field.type:
-            problem = "is missing" if found is None else f"has type {found}"
-            raise StepFailed(f"{where}: column {field.name!r} {problem}; {field.type} is needed. Run normalize first")
-        if table[field.name].null_count:
-            raise StepFailed(
-                f"{where}: column {field.name!r} holds {table[field.name].null_count} nulls. Run normalize first"
-            )
-    before = ""
-    for row, (identifier, text) in enumerate(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)):
-        if identifier <= before:
-            raise StepFailed(
-                f"{where}: id {identifier} in row {row} is not above {before}: not sorted and unique by id"
-            )
-        if identifier != document_id(text):
-            raise StepFailed(f"{where}: id {identifier} in row {row} is not the id of its text ({document_id(text)})")
-        if not text.strip():
-            raise StepFailed(f"{where}: document {identifier} in row {row} has blank text; normalize drops these")
-        before = identifier

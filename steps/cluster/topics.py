@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from marin_exec import InputPath, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, join_dense, read_table, write_table
 from steps.embed.vectors import read_array, read_source, vectors_of, write_array
 from steps.files import write_bytes
 
@@ -91,7 +92,7 @@ def assign_shard(item: AssignShard, shard: ShardOut) -> list[dict[str, Any]]:
     from steps.cluster.kmeans import assign, centered
     from steps.cluster.names import count_terms
 
-    documents = read_table(item.documents, item.shard, columns=["id", "text"])
+    documents = read_documents(item.documents, item.shard, columns=["id", "text"])
     where = f"{item.embeddings}/{item.shard}"
     embeddings = read_table(item.embeddings, item.shard)
     join_dense(documents, embeddings, where)  # for its check of the ids
@@ -209,7 +210,7 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
             num_topics=config.num_topics,
         )
         for source in config.documents
-        for shard in shard_names(source.path)
+        for shard in document_shards(source.path)
     }
     rows = _topic_rows(config, trained, out.map_shards(assign_shard, items))
     value = {"cluster_sample_documents": trained.sizes.tolist(), "topics": rows}

@@ -13,9 +13,9 @@ import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed
 from steps.config_checks import check_number
+from steps.contract import read_all_documents
 from steps.decontaminate.records import Record
 from steps.distributions import installed_distribution
-from steps.documents import read_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def read_documents_benchmark(benchmark: DocumentsBenchmark) -> list[Record]:
     Raises:
         StepFailed: there is no such data set, or it has not the expected number of documents.
     """
-    table = read_all(benchmark.path, ["id", "text"])
+    table = read_all_documents(benchmark.path, ["id", "text"])
     if table.num_rows == 0 or benchmark.expected_records not in (None, table.num_rows):
         raise StepFailed(
             f"benchmark {benchmark.name}: {table.num_rows} documents in {benchmark.path}, "

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import ShardOut
+from steps.contract import read_documents
 from steps.decontaminate.benchmarks import (
     DocumentsBenchmark,
     PackageBenchmark,
@@ -23,7 +24,7 @@ from steps.decontaminate.features import batches, features_of, runs_of
 from steps.decontaminate.index import FeatureIndex, build_index, check_required
 from steps.decontaminate.items import read_items
 from steps.decontaminate.words import split_utf8
-from steps.documents import read_table, write_table
+from steps.documents import write_table
 
 MATCH_SCHEMA = pa.schema(
     [
@@ -87,7 +88,7 @@ class ScanCounts:
 def scan_shard(task: ScanTask, shard: ShardOut) -> ScanCounts:
     """Writes the matches of one shard as `evidence/matches/<source>/<shard>`."""
     index = load_index(task.suite)
-    documents = read_table(task.path, task.shard, ["id", "text"])
+    documents = read_documents(task.path, task.shard, ["id", "text"])
     own = {record.name for record in index.records if not record.keeps_frequent}
     rows = np.array([row for row, each in enumerate(documents["id"].to_pylist()) if each not in own], dtype=np.int64)
     data, offsets = utf8(documents["text"].take(pa.array(rows)))

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import Out
+from steps.contract import document_shards
 from steps.decontaminate.evidence import write_frequencies, write_samples, write_verdicts
 from steps.decontaminate.index import FeatureIndex
 from steps.decontaminate.judge import Frequencies, Verdict, count_frequencies, judge_matches
 from steps.decontaminate.scan import ScanTask, Suite, load_index, scan_shard
-from steps.documents import read_table, shard_names
+from steps.documents import read_table
 
 if TYPE_CHECKING:
     from steps.decontaminate.ngrams import DecontaminateConfig
@@ -51,7 +52,7 @@ def scan(config: "DecontaminateConfig", out: Out) -> Scan:
     )
     load_index.cache_clear()  # paths may be the same and what is there another, in a process that lives on
     index = load_index(suite)
-    shards = {source.name: shard_names(source.path) for source in config.sources}
+    shards = {source.name: document_shards(source.path) for source in config.sources}
     counts = out.map_shards(
         scan_shard,
         {

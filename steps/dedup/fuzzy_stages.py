@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import Out
+from steps.contract import read_documents
 from steps.dedup import words
 from steps.dedup.candidates import cluster_labels
 from steps.dedup.fuzzy import FuzzyConfig
 from steps.dedup.signatures import SignatureItem, SignatureParameters, band_name, read_signatures, sign_shard
 from steps.dedup.sources import id_keys, id_of, source_shards
 from steps.dedup.verify import Removal, verify_cluster
-from steps.documents import NamedInput, read_table, write_table
+from steps.documents import NamedInput, write_table
 
 _BATCH_ROWS = 512  # of which the words are held at once
 _REMOVAL_SCHEMA = pa.schema(
@@ -184,7 +185,7 @@ def _clustered_grams(config: FuzzyConfig, signed: Signed, nodes: Nodes, found: C
     grams = {}
     for shard_number, shard_nodes in sorted(wanted.items()):
         _, source, shard = signed.shards[shard_number]
-        table = read_table(source.path, shard, ["id", "text"])
+        table = read_documents(source.path, shard, ["id", "text"])
         rows = [row for row, identifier in enumerate(table["id"].to_pylist()) if identifier in shard_nodes]
         for batch in table.take(rows).to_batches(max_chunksize=_BATCH_ROWS):
             ngrams = words.ngram_hashes(words.word_hashes(batch["text"]), config.containment_words)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from marin_exec import ShardOut, StepFailed
+from steps.contract import read_documents
 from steps.dedup import minhash, words
-from steps.dedup.sources import read_ids
 from steps.documents import read_table, write_table
 
 _METADATA_KEY = b"minhash"
@@ -70,8 +70,8 @@ def sign_shard(item: SignatureItem, shard: ShardOut) -> SignatureCounts:
     Raises:
         StepFailed: the documents or the exact table break their contract.
     """
-    ids = read_ids(item.path, item.shard)
-    documents = pa.table({"id": ids, "text": read_table(item.path, item.shard, ["text"])["text"]})
+    documents = read_documents(item.path, item.shard, ["id", "text"])
+    ids = documents["id"].combine_chunks()
     duplicates = set(read_table(item.exact_path, item.shard, ["id"])["id"].to_pylist())
     is_duplicate = np.array([identifier in duplicates for identifier in ids.to_pylist()], dtype=bool)
     if strangers := len(duplicates) - np.count_nonzero(is_duplicate):

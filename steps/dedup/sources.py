@@ -1,18 +1,18 @@
 """What both deduplication steps do with their list of sources: read ids of it, and order ids of any number."""
 
 from collections.abc import Iterable
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.documents import NamedInput, read_table, shard_names
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput
 
 
 def source_shards(sources: Iterable[NamedInput]) -> list[tuple[int, NamedInput, str]]:
     """Returns (priority, source, shard file name) for each shard, in order of sources (the first has 0) and shards."""
-    return [(i, source, shard) for i, source in enumerate(sources) for shard in shard_names(source.path)]
+    return [(i, source, shard) for i, source in enumerate(sources) for shard in document_shards(source.path)]
 
 
 def read_ids(path: str, shard: str) -> pa.StringArray:
@@ -21,18 +21,7 @@ def read_ids(path: str, shard: str) -> pa.StringArray:
     Raises:
         StepFailed: the shard is missing or damaged, has no `id`, or its ids are not sorted and unique.
     """
-    column = read_table(path, shard, ["id"])["id"]
-    if not pa.types.is_string(column.type) or column.null_count:
-        raise StepFailed(
-            f"{path}/{shard}: column id is {column.type} with {column.null_count} nulls; strings are needed"
-        )
-    ids = column.to_pylist()
-    if not all(before < after for before, after in pairwise(ids)):
-        raise StepFailed(
-            f"{path}/{shard}: ids are not sorted and unique, so this is not a normalised documents data set; "
-            f"run documents/normalize on the source first"
-        )
-    return column.combine_chunks()
+    return read_documents(path, shard, ["id"])["id"].combine_chunks()
 
 
 def id_keys(ids: pa.StringArray, where: str) -> np.ndarray:

@@ -8,7 +8,8 @@ import numpy as np
 
 from marin_exec import Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, read_table, shard_names, write_table
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, write_table
 from steps.embed.encoders import Encoder, encode
 from steps.embed.vectors import embedding_table, quantize, scale_of
 
@@ -61,7 +62,7 @@ class EmbedShard:
 
 def embed_shard(item: EmbedShard, shard: ShardOut) -> dict[str, float]:
     """Embeds one shard of documents; returns its counts."""
-    table = read_table(item.path, item.shard, columns=["id", "text"])
+    table = read_documents(item.path, item.shard, columns=["id", "text"])
     vectors = encode(item.encoder, [text[: item.max_characters] for text in table["text"].to_pylist()])
     int8_range = item.encoder.int8_range
     quantized = quantize(vectors, int8_range)
@@ -95,7 +96,7 @@ def embed_documents(config: EmbedConfig, out: Out) -> EmbedResult:
             max_characters=config.max_characters,
         )
         for source in config.sources
-        for shard in shard_names(source.path)
+        for shard in document_shards(source.path)
     }
     counts = out.map_shards(embed_shard, items)
     documents = sum(each["documents"] for each in counts.values())

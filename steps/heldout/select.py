@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, read_table, shard_names, sparse_rows, write_table
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, join_dense, read_table, sparse_rows, write_table
 from steps.seeded_ranks import choice_rank
 
 
@@ -70,7 +71,7 @@ def select_heldout(config: HeldoutConfig, out: Out) -> HeldoutResult:
     """
     documents_in, eligible, held_out, held_out_bytes = {}, {}, {}, {}
     for source in config.sources:
-        shards = shard_names(source.path)
+        shards = document_shards(source.path)
         parts = [_candidates(config, source, shard) for shard in shards]
         ids = [identifier for part in parts for identifier in part.eligible]
         trainable = sum(part.trainable for part in parts)
@@ -114,7 +115,7 @@ def _quota(config: HeldoutConfig, source: str, trainable: int, eligible: int) ->
 
 def _candidates(config: HeldoutConfig, source: NamedInput, shard: str) -> Candidates:
     columns = ["id"] if config.longest_characters is None else ["id", "text"]
-    documents = read_table(source.path, shard, columns)
+    documents = read_documents(source.path, shard, columns)
     trainable = np.ones(documents.num_rows, dtype=bool)
     for sparse in (config.exact, config.fuzzy):
         trainable &= ~_marked(documents, f"{sparse}/{source.name}", shard)
@@ -145,7 +146,7 @@ def _write(source: NamedInput, shards: list[str], chosen: set[str], out: Out) ->
     """Writes a source's held-out documents and the table of their ids; returns the texts."""
     picked = []
     for shard in shards:
-        documents = read_table(source.path, shard)
+        documents = read_documents(source.path, shard)
         picked.append(documents.filter(pa.array(_is_in(documents, chosen))))
         write_table(out.file(f"table/{source.name}/{shard}"), picked[-1].select(["id"]))
     held_out = pa.concat_tables(picked).sort_by("id")

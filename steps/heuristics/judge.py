@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from marin_exec import ConfigError, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
+from steps.contract import document_shards, read_documents
 from steps.documents import NamedInput, read_table, shard_names, write_table
 from steps.files import write_bytes, write_json
 from steps.heuristics.presets import CODE, PROSE, REFERENCE, Preset
@@ -99,7 +100,7 @@ def judge_documents(config: HeuristicsConfig, out: Out) -> HeuristicsResult:
             source.name, source.path, shard, presets[source.name], config.samples_per_reason, config.seed
         )
         for source in config.sources
-        for shard in shard_names(source.path)
+        for shard in document_shards(source.path)
     }
     counts = {name: ShardCounts(**value) for name, value in out.map_shards(judge_shard, tasks).items()}
     _write_samples(config, out, tasks, counts)
@@ -129,7 +130,7 @@ def judge_documents(config: HeuristicsConfig, out: Out) -> HeuristicsResult:
 
 def judge_shard(task: ShardTask, shard: ShardOut) -> ShardCounts:
     """Writes the dense table of one shard of documents."""
-    documents = read_table(task.path, task.shard, ["id", "text"])
+    documents = read_documents(task.path, task.shard, ["id", "text"])
     ids, texts = documents["id"].to_pylist(), documents["text"].to_pylist()
     scores = [score_text(text, task.preset.stop_words) for text in texts]
     reasons = [_reasons(task.preset, values) for values in scores]

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.documents import NamedInput, check_documents, join_dense, read_table, shard_names, sparse_rows
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, join_dense, read_table, shard_names, sparse_rows
 
 KEPT = "kept"
 FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
@@ -53,7 +54,7 @@ def judged_shards(source: NamedInput, paths: AttributePaths) -> list[str]:
     Raises:
         StepFailed: a judgement lacks the source or a shard, or has one that the documents have not.
     """
-    shards = shard_names(source.path)
+    shards = document_shards(source.path)
     for name, path in asdict(paths).items():
         where = f"{path.rstrip('/')}/{source.name}"
         found = shard_names(where)
@@ -81,8 +82,7 @@ def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[
         StepFailed: a table lacks this source, this shard or a column, does not match the documents on id, or gives a
             topic or a quality bucket out of range.
     """
-    documents = read_table(source.path, shard)
-    check_documents(documents, f"{source.path}/{shard}")
+    documents = read_documents(source.path, shard)
     topics = _dense(documents, paths.topics, source.name, shard, ["topic"])["topic"].to_numpy()
     buckets = _dense(documents, paths.quality, source.name, shard, ["bucket"])["bucket"].to_numpy()
     _check_range("topic", topics, 0, 32_767, f"{paths.topics}/{source.name}/{shard}")

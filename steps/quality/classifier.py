@@ -13,7 +13,8 @@ import numpy as np
 
 from marin_exec import InputPath, Out, StepFailed, kind, measured, open_file
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, read_table, shard_names
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, join_dense, read_table
 from steps.embed.vectors import scale_in, vectors_of
 from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
 from steps.quality.labels import Label, first_readings, mean_scores, read_labels, spearman
@@ -105,8 +106,8 @@ def _read_labelled(config: ClassifierConfig, labels: list[Label]) -> Labelled:
     found: dict[str, tuple[str, np.ndarray, str]] = {}
     scale = 0.0
     for source in config.documents:
-        for shard in shard_names(source.path):
-            documents = read_table(source.path, shard, columns=["id", "text"])
+        for shard in document_shards(source.path):
+            documents = read_documents(source.path, shard, columns=["id", "text"])
             where = f"{config.embeddings}/{source.name}/{shard}"
             embeddings = read_table(f"{config.embeddings}/{source.name}", shard)
             joined = join_dense(documents, embeddings, where)

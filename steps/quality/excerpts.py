@@ -14,7 +14,7 @@ import click
 
 from marin_exec import open_file
 from marin_exec.errors import ConfigError
-from steps.documents import read_all
+from steps.contract import read_all_documents
 from steps.seeded_ranks import draw_rank
 
 EXCERPT_CHARACTERS = 900
@@ -85,12 +85,12 @@ def sample_excerpts(paths: Mapping[str, str], count: int, seed: int) -> list[Exc
     Raises:
         ConfigError: there are fewer than `count` distinct documents.
     """
-    ids = {name: read_all(path, columns=["id"])["id"].to_pylist() for name, path in paths.items()}
+    ids = {name: read_all_documents(path, columns=["id"])["id"].to_pylist() for name, path in paths.items()}
     pairs = draw_ids(ids, count, seed)
     texts: dict[str, str] = {}
     for name, path in paths.items():
         wanted = {each for source, each in pairs if source == name}
-        table = read_all(path, columns=["id", "text"])
+        table = read_all_documents(path, columns=["id", "text"])
         columns = zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
         texts.update({each: text for each, text in columns if each in wanted})
     return [Excerpt(each, source, excerpt_of(texts[each])) for source, each in pairs]

@@ -11,7 +11,8 @@ import xxhash
 
 from marin_exec import ConfigError, IdentityMismatch, Out, StepFailed, kind, runtime
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, read_all
+from steps.contract import read_all_documents
+from steps.documents import NamedInput
 from steps.files import read_bytes, write_bytes
 from steps.quality.labels import Agreement, agreement, read_labels, write_labels
 
@@ -97,7 +98,7 @@ def labels_file(config: LabelsFileConfig, out: Out) -> LabelsResult:
     labels = read_labels(path)
     labelled = {label.id for label in labels}
     by_source = {
-        source.name: labelled.intersection(read_all(source.path, columns=["id"])["id"].to_pylist())
+        source.name: labelled.intersection(read_all_documents(source.path, columns=["id"])["id"].to_pylist())
         for source in config.documents
     }
     matched = set().union(*by_source.values())

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from marin_exec import InputPath, Out, ShardOut, StepFailed, kind, measured
 from steps.config_checks import check_number, check_sources
-from steps.documents import NamedInput, join_dense, read_table, shard_names, write_table
+from steps.contract import document_shards, read_documents
+from steps.documents import NamedInput, join_dense, read_table, write_table
 from steps.embed.vectors import scale_in, vectors_of
 
 _NUM_BUCKETS = 5
@@ -75,7 +76,7 @@ def score_shard(item: ScoreShard, shard: ShardOut) -> dict[str, Any]:
     from steps.quality.student import load_student
 
     student, curves = load_student(item.classifier)
-    documents = read_table(item.documents, item.shard, columns=["id", "text"])
+    documents = read_documents(item.documents, item.shard, columns=["id", "text"])
     where = f"{item.embeddings}/{item.shard}"
     embeddings = read_table(item.embeddings, item.shard)
     join_dense(documents, embeddings, where)  # for its check of the ids
@@ -126,7 +127,7 @@ def scores(config: ScoresConfig, out: Out) -> ScoresResult:
             classifier=config.classifier,
         )
         for source in config.documents
-        for shard in shard_names(source.path)
+        for shard in document_shards(source.path)
     }
     results = out.map_shards(score_shard, items)
     counts = {name: np.zeros(_NUM_BUCKETS, dtype=np.int64) for name in names}

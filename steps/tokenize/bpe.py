@@ -14,7 +14,7 @@ import xxhash
 
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number
-from steps.documents import read_table, shard_names
+from steps.contract import document_shards, read_documents
 from steps.files import write_bytes
 from steps.tokenize.groups import group_names
 
@@ -114,8 +114,8 @@ def _trained(config: BpeConfig, texts: list[str]) -> Any:
 
 def _documents(path: str) -> Iterator[tuple[str, str]]:
     for group in group_names(path):
-        for shard in shard_names(f"{path}/{group}"):
-            table = read_table(f"{path}/{group}", shard, ["id", "text"])
+        for shard in document_shards(f"{path}/{group}"):
+            table = read_documents(f"{path}/{group}", shard, ["id", "text"])
             yield from zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
 
 

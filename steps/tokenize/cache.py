@@ -18,7 +18,8 @@ import xxhash
 
 from marin_exec import ConfigError, InputPath, Out, ShardOut, StepFailed, kind
 from steps.config_checks import check_number
-from steps.documents import read_all, write_table
+from steps.contract import read_all_documents
+from steps.documents import write_table
 from steps.files import put_file, read_bytes
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, TOKENIZER_FILE
 from steps.tokenize.groups import group_names
@@ -164,7 +165,7 @@ def _tokenize_cells(policy: _Policy, names: list[str], shard: ShardOut) -> list[
     entries = []
     for done, name in enumerate(names):
         shard.progress(f"tokenising {name}", done=done, total=len(names))
-        table = read_all(f"{policy.documents.rstrip('/')}/{name}", ["id", "text"])
+        table = read_all_documents(f"{policy.documents.rstrip('/')}/{name}", ["id", "text"])
         cell = encode_documents(tokenizer, table, begin=policy.begin, end=policy.end, where=name)
         check_token_bytes(cell, lengths, f"cell {name}")
         _write_cell(policy, name, cell, tokenizer.token_to_id(BEGIN_TOKEN), shard)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin_exec import StepFailed
-from steps.documents import check_documents, document_id, read_all, read_table, shard_names, write_table
+from steps.contract import check_documents
+from steps.documents import document_id, read_all, read_table, shard_names, write_table
 from steps.heldout.select import HeldoutConfig, choose, select_heldout
 from tests.directory_out import DirectoryOut
 from tests.steps.decontaminate.document_sets import read_sparse, write_documents

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
-from steps.documents import NamedInput, check_documents, document_id, read_all, read_table, write_table
+from steps.contract import check_documents
+from steps.documents import NamedInput, document_id, read_all, read_table, write_table
 from steps.mix.cells import CellsConfig, documents_by_cell
 from tests.directory_out import DirectoryOut
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
-from steps.documents import check_documents, document_id, read_all, shard_names
+from steps.contract import check_documents
+from steps.documents import document_id, read_all, shard_names
 from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
 from steps.sources.raw import RawDocument, raw_name, write_raw
 from tests.directory_out import DirectoryOut
