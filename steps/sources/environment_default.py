@@ -249,7 +249,8 @@ ALL_DISTRIBUTIONS = (
     "zipp==4.1.2",
     "zstandard==0.25.0",
 )
-"""The lock but for its installers; READMEs, documentation files and licences are taken from all of it."""
+"""The lock but for its installers, and for py3langid, which joined it later; READMEs, documentation files and licences are
+taken from all of it."""
 
 
 def default_sources(*, seed: int = 0) -> dict[str, EnvironmentConfig]:

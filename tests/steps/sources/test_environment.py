@@ -256,7 +256,8 @@ def test_default_sources_state_the_versions_of_the_lock():
     lock = Path(__file__).parents[3] / "requirements.lock"
     locked = set(re.findall(r"^([A-Za-z0-9._-]+==[^\s;]+)", lock.read_text(), re.MULTILINE))
     installers = {literal for literal in locked if literal.partition("==")[0] in ("setuptools", "uv")}
-    assert set(ALL_DISTRIBUTIONS) == locked - installers
+    joined_later = {"py3langid==0.4.0"}  # its README would change the sources, and with them every published figure
+    assert set(ALL_DISTRIBUTIONS) == locked - installers - joined_later
     for name, config in default_sources().items():
         assert set(config.distributions) <= locked, name
 
