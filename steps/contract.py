@@ -159,6 +159,10 @@ def _check_texts(ids: pa.Array, texts: pa.ChunkedArray, where: str) -> None:
             raise StepFailed(
                 f"{where}: id {found[place]} in row {start + place} is not the id of its text ({wanted[place]}). {_ADVICE}"
             )
+        try:
+            chunk.validate(full=True)  # that it is UTF-8; reading Parquet does not look
+        except pa.ArrowInvalid as error:
+            raise StepFailed(f"{where}: after row {start}: a text is not UTF-8 ({error}). {_ADVICE}") from error
         blank = pc.call_function("utf8_is_space", [chunk])  # of an empty text it says no
         if (place := max(pc.index(blank, True).as_py(), pc.index(chunk, "").as_py())) >= 0:
             raise StepFailed(

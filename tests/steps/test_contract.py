@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,17 @@ BROKEN_COLUMNS = [
     (lambda: documents("a").set_column(1, "text", pa.array([3])), "'text' has type int64; string is needed"),
     (lambda: documents("a").cast(pa.schema([(n, pa.large_string()) for n in DOCUMENT_SCHEMA.names])), "large_string"),
 ]
+INVALID_UTF8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+)
+BROKEN_ROWS.append(
+    (
+        lambda: pa.table(
+            [[xxhash.xxh3_128_hexdigest(b"\xff\xfe")], INVALID_UTF8, ["f"], ["{}"]], schema=DOCUMENT_SCHEMA
+        ),
+        "a text is not UTF-8",
+    )
+)
 NULLS = [
     (lambda name=name: nullable(documents("a"), name, pa.scalar(None, pa.string())), rf"'{name}' holds 1 nulls")
     for name in DOCUMENT_SCHEMA.names

@@ -290,7 +290,7 @@ def slow_judge(texts, records, n, shortest, overlap, min_hits, coverage):
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "7"]), max_size=10).map(" ".join)
-PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=3).map("\n\n".join)
+PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=3).map("\n\n".join).filter(str.strip)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

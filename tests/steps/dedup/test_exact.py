@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
 from steps.dedup.exact import ExactConfig, exact_duplicates
-from steps.documents import NamedInput, document_id, read_all, shard_names, write_table
+from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_all, shard_names, write_table
 from tests.directory_out import DirectoryOut
 from tests.steps.dedup.dedup_corpus import write_documents
 
@@ -70,7 +70,9 @@ def test_exact_bytes_do_not_depend_on_a_rerun(tmp_path):
 def write_ids(path, *shards):
     path.mkdir()
     for number, ids in enumerate(shards):
-        write_table(str(path / f"part-{number:05d}.parquet"), pa.table({"id": pa.array(ids, pa.string())}))
+        blanks = pa.array(["x"] * len(ids), pa.string())
+        columns = [pa.array(ids, pa.string()), blanks, blanks, blanks]
+        write_table(str(path / f"part-{number:05d}.parquet"), pa.table(columns, schema=DOCUMENT_SCHEMA))
     return NamedInput(name=path.name, path=str(path))
 
 
@@ -79,7 +81,7 @@ def write_ids(path, *shards):
     [
         ([["0" * 31 + "2", "0" * 31 + "1"]], "not sorted and unique"),
         ([["0" * 32, "0" * 32]], "not sorted and unique"),
-        ([["0" * 32], ["0" * 32]], "more than one shard"),
+        ([["0" * 32], ["0" * 32]], "in one shard only"),
         ([["my-own-id"]], "32 hex digits"),
         ([["z" * 32]], "32 hex digits"),
     ],
@@ -92,7 +94,7 @@ def test_exact_of_documents_that_bypassed_normalize_fails(tmp_path, shards, mess
 def test_exact_without_an_id_column_names_the_columns(tmp_path):
     (tmp_path / "raw").mkdir()
     write_table(str(tmp_path / "raw" / "part-00000.parquet"), pa.table({"text": ["a"]}))
-    with pytest.raises(StepFailed, match=r"no column \['id'\]; it has \['text'\]"):
+    with pytest.raises(StepFailed, match=r"column 'id' is missing; it has \['text'\]"):
         run_exact(tmp_path / "out", NamedInput(name="raw", path=str(tmp_path / "raw")))
 
 
