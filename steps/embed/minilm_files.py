@@ -1,6 +1,7 @@
 """Where the files of all-MiniLM-L6-v2 are on this machine, and its tokenizer. Imports no jax."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -41,6 +42,12 @@ def load_tokenizer(directory: Path, max_tokens: int) -> Tokenizer:
 
 def tokenize(texts: list[str], directory: Path, max_tokens: int, *, special: bool) -> list[list[int]]:
     """Returns each text's first `max_tokens` token ids, [CLS] and [SEP] among them if `special`."""
-    tokenizer = load_tokenizer(directory, max_tokens)
-    cut = [text[: max_tokens * MAX_CHARACTERS_PER_TOKEN] for text in texts]
-    return [encoding.ids for encoding in tokenizer.encode_batch_fast(cut, add_special_tokens=special)]
+    encodings = load_tokenizer(directory, max_tokens).encode_batch_fast(
+        cut_texts(texts, max_tokens), add_special_tokens=special
+    )
+    return [encoding.ids for encoding in encodings]
+
+
+def cut_texts(texts: Sequence[str], max_tokens: int) -> list[str]:
+    """Returns the beginnings of the texts, of at most `MAX_CHARACTERS_PER_TOKEN` characters a kept token."""
+    return [text[: max_tokens * MAX_CHARACTERS_PER_TOKEN] for text in texts]
