@@ -1,4 +1,8 @@
-"""Embed documents: one int8 unit vector a document, a dense table beside the documents of every source."""
+"""Embed documents: one int8 unit vector a document, a dense table beside the documents of every source.
+
+A shard is one task, committed on its own. Its texts are encoded in batches; what stays of a batch is int8, so the float
+vectors of one batch are all that is held of them, however large the shard.
+"""
 
 import time
 from dataclasses import dataclass
@@ -6,12 +10,15 @@ from typing import Annotated
 
 import numpy as np
 
-from marin_exec import Out, ShardOut, kind, measured
+from marin_exec import Out, ShardOut, StepFailed, kind, measured
 from steps.config_checks import check_number, check_sources
 from steps.contract import document_shards, read_documents
 from steps.documents import NamedInput, write_table
 from steps.embed.encoders import Encoder, encode
 from steps.embed.vectors import embedding_table, quantize, scale_of
+
+_BATCH_DOCUMENTS = 16_384
+"""Part of the result with MiniLm, whose vectors rest in their last bits on which texts are encoded together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,8 @@ class EmbedResult:
     """Entries outside the int8 range; above about 0.001 the range is too small for the encoder."""
     min_cosine: float
     """Smallest cosine between a vector and its int8 form."""
+    mean_cosine: float
+    """Their mean cosine."""
     seconds: Annotated[float, measured]
     """Wall time."""
 
@@ -63,17 +72,29 @@ class EmbedShard:
 def embed_shard(item: EmbedShard, shard: ShardOut) -> dict[str, float]:
     """Embeds one shard of documents; returns its counts."""
     table = read_documents(item.path, item.shard, columns=["id", "text"])
-    vectors = encode(item.encoder, [text[: item.max_characters] for text in table["text"].to_pylist()])
     int8_range = item.encoder.int8_range
-    quantized = quantize(vectors, int8_range)
+    batches, clipped, cosines = [], 0, []
+    for start in range(0, max(1, table.num_rows), _BATCH_DOCUMENTS):  # a shard without rows has its dimensions too
+        texts = table["text"].slice(start, _BATCH_DOCUMENTS).to_pylist()
+        vectors = encode(item.encoder, [text[: item.max_characters] for text in texts])
+        quantized = quantize(vectors, int8_range)
+        restored = quantized.astype(np.float64)
+        if not restored.any(axis=1).all():
+            raise StepFailed(
+                f"{item.relative}: a vector has only zeros as int8; the encoder's int8_range {int8_range} is too large for it"
+            )
+        batches.append(quantized)
+        clipped += int((np.abs(vectors) > int8_range).sum())
+        cosines.append((restored * vectors).sum(axis=1) / np.linalg.norm(restored, axis=1))
+        shard.progress(f"embedded {start + len(texts)} documents", done=start + len(texts), total=table.num_rows)
+    quantized, cosine = np.concatenate(batches), np.concatenate(cosines)
     write_table(shard.file(item.relative), embedding_table(table["id"].to_pylist(), quantized, scale_of(int8_range)))
-    restored = quantized.astype(np.float64)
-    cosines = (restored * vectors).sum(axis=1) / np.linalg.norm(restored, axis=1)
     return {
         "documents": table.num_rows,
-        "dimensions": vectors.shape[1],
-        "clipped": int((np.abs(vectors) > int8_range).sum()),
-        "min_cosine": round(float(cosines.min(initial=1.0)), 6),
+        "dimensions": quantized.shape[1],
+        "clipped": clipped,
+        "min_cosine": round(float(cosine.min(initial=1.0)), 6),
+        "sum_cosine": round(float(cosine.sum()), 6),
     }
 
 
@@ -100,7 +121,11 @@ def embed_documents(config: EmbedConfig, out: Out) -> EmbedResult:
     }
     counts = out.map_shards(embed_shard, items)
     documents = sum(each["documents"] for each in counts.values())
-    dimensions = max(each["dimensions"] for each in counts.values())
+    dimensions, *others = sorted({each["dimensions"] for each in counts.values()})
+    if others:
+        raise StepFailed(
+            f"vectors of {dimensions} and of {others} dimensions; give the model's revision, and run again"
+        )
     return EmbedResult(
         documents=documents,
         dimensions=dimensions,
@@ -111,5 +136,6 @@ def embed_documents(config: EmbedConfig, out: Out) -> EmbedResult:
         },
         clipped_fraction=round(sum(each["clipped"] for each in counts.values()) / max(1, documents * dimensions), 8),
         min_cosine=min(each["min_cosine"] for each in counts.values()),
+        mean_cosine=round(sum(each["sum_cosine"] for each in counts.values()) / max(1, documents), 6),
         seconds=time.monotonic() - started,
     )

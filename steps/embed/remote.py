@@ -1,5 +1,6 @@
-"""Vectors from an embedding server, in batches."""
+"""Vectors from an embedding server: batches, a bounded number of them in flight, each put where its texts stand."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -7,7 +8,7 @@ import numpy as np
 
 from marin_exec.errors import StepFailed
 from steps.embed.encoders import HttpEncoder
-from steps.embed.endpoint import Patience, api_headers, post_json
+from steps.embed.endpoint import Patience, Turnstile, api_headers, post_json, request_json
 
 
 def embed_texts(encoder: HttpEncoder, texts: list[str]) -> np.ndarray:
@@ -22,22 +23,54 @@ def embed_texts(encoder: HttpEncoder, texts: list[str]) -> np.ndarray:
         backoff_seconds=encoder.backoff_seconds,
         timeout_seconds=encoder.timeout_seconds,
     )
+    turnstile = Turnstile(encoder.max_requests_per_second)
     vectors = np.zeros((len(texts), encoder.dimensions), dtype=np.float32)
-    with httpx.Client(headers=api_headers(encoder.api_key_env)) as client:
-        for start in range(0, len(texts), encoder.batch_size):
+    starts = range(0, len(texts), encoder.batch_size)
+    with (
+        httpx.Client(headers=api_headers(encoder.api_key_env)) as client,
+        ThreadPoolExecutor(encoder.max_in_flight) as threads,
+    ):
+        _check_revision(encoder, client, patience)
+
+        def embed_batch(start: int) -> None:
             batch = [encoder.prompt + text for text in texts[start : start + encoder.batch_size]]
-            vectors[start : start + len(batch)] = _embed_batch(encoder, client, batch, patience)
+            vectors[start : start + len(batch)] = _embed_batch(encoder, client, batch, patience, turnstile)
+
+        tasks = [threads.submit(embed_batch, start) for start in starts]
+        try:
+            for task in tasks:
+                task.result()
+        finally:
+            for task in tasks:  # after a failure those that wait for their turn are not asked any more
+                task.cancel()
     return vectors
 
 
-def _embed_batch(encoder: HttpEncoder, client: httpx.Client, batch: list[str], patience: Patience) -> np.ndarray:
+def _check_revision(encoder: HttpEncoder, client: httpx.Client, patience: Patience) -> None:
+    """Raises StepFailed where a text-embeddings-inference server says that it serves another commit of the model."""
+    if encoder.api != "tei" or not encoder.revision:
+        return
+    url = f"{encoder.url.rstrip('/')}/info"
+    served = request_json(client, "GET", url, patience).get("model_sha")
+    if served is not None and served != encoder.revision:
+        raise StepFailed(
+            f"GET {url}: the server serves revision {served} where {encoder.revision} was asked for; start it with that "
+            f"one, or state the one it serves"
+        )
+
+
+def _embed_batch(
+    encoder: HttpEncoder, client: httpx.Client, batch: list[str], patience: Patience, turnstile: Turnstile
+) -> np.ndarray:
     base = encoder.url.rstrip("/")
     if encoder.api == "tei":
         url = f"{base}/embed"
-        rows = post_json(client, url, {"inputs": batch, "truncate": True, "normalize": True}, patience)
+        rows = post_json(
+            client, url, {"inputs": batch, "truncate": True, "normalize": True}, patience, turnstile=turnstile
+        )
     else:
         url = f"{base}/embeddings"
-        answer = post_json(client, url, {"model": encoder.model, "input": batch}, patience)
+        answer = post_json(client, url, {"model": encoder.model, "input": batch}, patience, turnstile=turnstile)
         rows = _openai_rows(answer, url)
     try:
         vectors = np.asarray(rows, dtype=np.float32)

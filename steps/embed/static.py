@@ -74,21 +74,24 @@ def embed_texts(texts: list[str], table: np.ndarray, directory: Path, max_tokens
     for first in np.unique(edges[:-1], return_index=True)[1]:
         last = int(np.searchsorted(edges[:-1], edges[first], side="right"))
         tokens = tokenize_batch(texts[first:last], directory, max_tokens)
-        means = _mean_rows(table, tokens.ids, tokens.starts, unknown)
-        vectors[first:last] = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        _write_mean_rows(vectors[first:last], table, tokens.ids, tokens.starts, unknown)
     return vectors
 
 
 @numba.njit(cache=True)
-def _mean_rows(table, ids, starts, unknown):
-    """Returns float64[n, d]: the mean of the table's rows over each text's tokens; of the unknown token where it has none."""
-    means = np.zeros((starts.size - 1, table.shape[1]), dtype=np.float64)
+def _write_mean_rows(vectors, table, ids, starts, unknown):
+    """Writes the unit mean of the table's rows over each text's tokens; of the unknown token where it has none."""
+    mean = np.empty(table.shape[1], dtype=np.float64)
     for text in range(starts.size - 1):
         count = starts[text + 1] - starts[text]
+        mean[:] = 0.0
         for place in range(starts[text], starts[text + 1]):
             row = ids[place]
-            for column in range(table.shape[1]):
-                means[text, column] += table[row, column]
-        for column in range(table.shape[1]):
-            means[text, column] = means[text, column] / count if count else table[unknown, column]
-    return means
+            for column in range(mean.size):
+                mean[column] += table[row, column]
+        if count == 0:
+            mean[:] = table[unknown]
+        mean /= max(count, 1)
+        norm = max(np.sqrt((mean * mean).sum()), 1e-12)
+        for column in range(mean.size):
+            vectors[text, column] = mean[column] / norm

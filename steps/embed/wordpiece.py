@@ -62,8 +62,7 @@ class _Tables(NamedTuple):
 @functools.cache
 def _tables(directory: Path) -> _Tables:
     tokenizer = load_tokenizer(directory, 512)
-    # Marks with a place in the canonical order stay when they are no accents (Mn), in an order that depends on others.
-    odd = [0xD800 <= each < 0xE000 or (combining(chr(each)) and category(chr(each)) != "Mn") for each in range(_LISTED)]
+    odd = np.array([0xD800 <= each < 0xE000 or _stays_in_another_place(chr(each)) for each in range(_LISTED)])
     normal = iter(_normalised([chr(each) for each in range(_LISTED) if not odd[each]], tokenizer))
     becomes = [chr(each) if odd[each] else next(normal) for each in range(_LISTED)]
     codes = np.frombuffer("".join(becomes).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
@@ -78,6 +77,11 @@ def _tables(directory: Path) -> _Tables:
         unknown=tokenizer.token_to_id("[UNK]"),
         **_vocabulary_tables([token for token, _ in vocabulary]),
     )
+
+
+def _stays_in_another_place(character: str) -> bool:
+    """Whether a mark has a place in the canonical order and is no accent (Mn), which normalisation takes out."""
+    return combining(character) != 0 and category(character) != "Mn"
 
 
 def _normalised(characters: list[str], tokenizer: Tokenizer) -> list[str]:

@@ -30,8 +30,13 @@ def model_server(answer: Callable[[str, Any, int], Answer]) -> Iterator[ModelSer
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(None)
+
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, body: Any) -> None:
             with lock:
                 number = len(served.requests)
                 served.requests.append((self.path, body, dict(self.headers)))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from marin_exec import ConfigError, StepFailed
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_all, shard_name, write_table
 from steps.embed.documents import EmbedConfig, embed_documents
-from steps.embed.encoders import StaticTable
+from steps.embed.encoders import StaticTable, encode
 from steps.embed.vectors import read_source, write_array
 from tests.directory_out import DirectoryOut
 
@@ -61,6 +63,36 @@ def test_embed_range_too_small_is_counted(tmp_path, table):
     sources = (NamedInput(name="one", path=write_documents(tmp_path / "one", TEXTS, 9)),)
     config = EmbedConfig(sources=sources, encoder=StaticTable(table=table, int8_range=0.05))
     assert embed_documents(config, DirectoryOut(tmp_path / "out")).clipped_fraction > 0.5
+
+
+def test_embed_range_too_large_is_an_error_and_not_a_zero_vector(tmp_path, table):
+    sources = (NamedInput(name="one", path=write_documents(tmp_path / "one", TEXTS, 9)),)
+    config = EmbedConfig(sources=sources, encoder=StaticTable(table=table, int8_range=500.0))
+    with pytest.raises(StepFailed, match=r"one/part-00000.parquet: .* int8_range 500.0 is too large"):
+        embed_documents(config, DirectoryOut(tmp_path / "out"))
+
+
+def test_embed_in_small_batches_writes_the_same_bytes_and_figures(tmp_path, table, monkeypatch):
+    sources = (NamedInput(name="one", path=write_documents(tmp_path / "one", TEXTS, 9)),)
+    config = EmbedConfig(sources=sources, encoder=StaticTable(table=table))
+    results = [embed_documents(config, DirectoryOut(tmp_path / "whole"))]
+    monkeypatch.setattr("steps.embed.documents._BATCH_DOCUMENTS", 2)
+    results.append(embed_documents(config, DirectoryOut(tmp_path / "batches")))
+    assert replace(results[0], seconds=0) == replace(results[1], seconds=0)
+    one, two = ((tmp_path / each / "one/part-00000.parquet").read_bytes() for each in ("whole", "batches"))
+    assert one == two
+
+
+def test_embed_figures_are_those_of_the_vectors(tmp_path, table):
+    sources = (NamedInput(name="one", path=write_documents(tmp_path / "one", TEXTS, 4)),)
+    encoder = StaticTable(table=table, int8_range=0.4)
+    result = embed_documents(EmbedConfig(sources=sources, encoder=encoder), DirectoryOut(tmp_path / "out"))
+    exact = encode(encoder, read_all(sources[0].path)["text"].to_pylist())
+    stored = read_source(str(tmp_path / "out/one"))[1]
+    cosines = (exact * stored).sum(axis=1)
+    assert result.mean_cosine == pytest.approx(cosines.mean(), abs=1e-5)
+    assert result.min_cosine == pytest.approx(cosines.min(), abs=1e-5)
+    assert result.clipped_fraction == pytest.approx((np.abs(exact) > 0.4).mean()) and result.clipped_fraction > 0
 
 
 def test_embed_document_without_tokens_gets_a_vector_and_stops_nothing(tmp_path, table):

@@ -55,6 +55,9 @@ def test_where_an_endpoint_is_and_how_it_is_asked_is_not_identity_but_its_model_
         [identity] = identify([Step("embed", embed_documents, EmbedConfig(sources=sources, encoder=encoder))]).values()
         return identity.digest
 
-    moved = digest(url="http://two", batch_size=9, max_attempts=1, backoff_seconds=9.0, api_key_env="K")
-    assert moved == digest()
-    assert len({digest(), digest(model="n"), digest(dimensions=4), digest(prompt="p"), digest(int8_range=0.5)}) == 5
+    moved = digest(
+        url="http://two", batch_size=9, max_attempts=1, backoff_seconds=9.0, api_key_env="K", max_in_flight=9
+    )
+    assert moved == digest(max_requests_per_second=1.0) == digest()
+    others = {"model": "n", "dimensions": 4, "prompt": "p", "int8_range": 0.5, "revision": "c0ffee"}
+    assert len({digest(), *(digest(**{name: value}) for name, value in others.items())}) == 6

@@ -33,7 +33,7 @@ def test_openai_answers_out_of_order_go_to_their_texts():
         vectors = encode(encoder(f"{server.url}/v1"), TEXTS)
     np.testing.assert_allclose(vectors, unit([vector_of(text) for text in TEXTS]), atol=1e-6)
     assert [path for path, _, _ in server.requests] == ["/v1/embeddings"] * 3
-    assert [len(body["input"]) for _, body, _ in server.requests] == [2, 2, 1]
+    assert sorted(len(body["input"]) for _, body, _ in server.requests) == [1, 2, 2]
     assert server.requests[0][1]["model"] == "m"
 
 
