@@ -6,18 +6,29 @@ near-duplicate of it. The student that is kept is fitted on all labels.
 
 import json
 import time
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
-from marin_exec import InputPath, Out, StepFailed, kind, measured, open_file
-from steps.config_checks import check_number, check_sources
-from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, join_dense, read_table
-from steps.embed.vectors import scale_in, vectors_of
-from steps.quality.evaluation import Estimate, Scorecard, difference_within, scorecards, spearman_by
-from steps.quality.labels import Label, first_readings, mean_scores, read_labels, spearman
+from marin_exec import InputPath, Out, kind, measured, open_file
+from steps.config_checks import check_choice, check_number, check_sources
+from steps.documents import NamedInput
+from steps.quality.calibration import ALL_TYPES, METHODS, fit_curves
+from steps.quality.evaluation import (
+    MIN_GROUP_LABELS,
+    Estimate,
+    Scorecard,
+    difference_within,
+    resamples,
+    scorecards,
+    spearman_by,
+)
+from steps.quality.features import Blocks, FeatureSettings
+from steps.quality.labelled import HeldOut, Labelled, cross_fit, held_out_folds, read_labelled
+from steps.quality.labels import read_labels, spearman
+from steps.quality.student import fit_student, save_student
+from steps.quality.windows import Windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +49,10 @@ class ClassifierConfig:
     """Documents labelled at least this are the good ones of the AUC."""
     min_labels_per_type: int = 40
     """Content types with fewer labels share one calibration curve."""
+    calibration: str = "label_shares"
+    """How curves are placed: "label_shares" or "level_medians" (see steps/quality/calibration.py)."""
+    windows: Windows | None = None
+    """Read documents through three windows, and average; None reads the first `max_characters`."""
     num_resamples: int = 1_000
     """Of the bootstrap."""
     seed: int = 0
@@ -49,6 +64,7 @@ class ClassifierConfig:
         check_number(self, "num_folds", low=2)
         check_number(self, "max_characters", "min_labels_per_type", "num_resamples", low=1)
         check_number(self, "positive_score", above=1, high=5)
+        check_choice(self, "calibration", METHODS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +77,20 @@ class ClassifierResult:
     """Labelled at least `positive_score`."""
     student: Scorecard
     """Held-out figures of the student."""
+    hashed_ngrams: Scorecard
+    """Baseline: the same ridge on hashed words and word pairs alone, held out in the same folds."""
     source_mean: Scorecard
     """Baseline: the mean label of the document's source, of all its labels, which favours the baseline."""
     length: Scorecard
     """Baseline: the logarithm of the document's characters, with the sign that suits the labels better."""
     gain_within_source: Estimate
     """Student's Spearman within sources less the length's, paired."""
-    spearman_by_source: dict[str, float]
-    """Student's held-out Spearman in each source."""
-    spearman_by_type: dict[str, float]
-    """In each content type with `min_labels_per_type` labels."""
+    gain_over_hashed_ngrams: Estimate
+    """The same, less that of the hashed n-grams."""
+    spearman_by_source: dict[str, Estimate]
+    """Student's held-out Spearman in each source with ten labels or more."""
+    spearman_by_type: dict[str, Estimate]
+    """In each content type with ten labels or more."""
     content_type_accuracy: float
     """Held-out share of documents whose content type the student finds."""
     curves: tuple[str, ...]
@@ -81,77 +101,6 @@ class ClassifierResult:
     """The same in a sentence."""
     seconds: Annotated[float, measured]
     """Wall time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelled:
-    """Labelled documents, sorted by id."""
-
-    ids: list[str]
-    texts: list[str]
-    vectors: np.ndarray
-    """float32[n, d]."""
-    scores: np.ndarray
-    """float64[n], the mean over readers."""
-    content_types: list[str]
-    """As the first reader has it."""
-    sources: np.ndarray
-    """str[n]; a document of several sources counts for the first named."""
-    scale: float
-    """Of the embeddings."""
-
-
-def _read_labelled(config: ClassifierConfig, labels: list[Label]) -> Labelled:
-    scores, types = mean_scores(labels), {label.id: label.content_type for label in first_readings(labels)}
-    found: dict[str, tuple[str, np.ndarray, str]] = {}
-    scale = 0.0
-    for source in config.documents:
-        for shard in document_shards(source.path):
-            documents = read_documents(source.path, shard, columns=["id", "text"])
-            where = f"{config.embeddings}/{source.name}/{shard}"
-            embeddings = read_table(f"{config.embeddings}/{source.name}", shard)
-            joined = join_dense(documents, embeddings, where)
-            vectors, scale = vectors_of(embeddings, where), scale_in(embeddings, where)
-            for row, (each, text) in enumerate(zip(joined["id"].to_pylist(), joined["text"].to_pylist(), strict=True)):
-                if each in scores and each not in found:
-                    found[each] = (text, vectors[row], source.name)
-    ids = sorted(found)
-    if len(ids) < 2 * config.num_folds:
-        raise StepFailed(
-            f"{len(ids)} labelled documents are in the sources; at least {2 * config.num_folds} (two a fold) are needed: use "
-            f"the sources that the labels were made for, or fewer folds"
-        )
-    return Labelled(
-        ids=ids,
-        texts=[found[each][0] for each in ids],
-        vectors=np.stack([found[each][1] for each in ids]),
-        scores=np.array([scores[each] for each in ids]),
-        content_types=[types[each] for each in ids],
-        sources=np.array([found[each][2] for each in ids]),
-        scale=scale,
-    )
-
-
-def _cross_fit(
-    config: ClassifierConfig, data: Labelled, blocks: Any, settings: Any
-) -> tuple[np.ndarray, list[str], int]:
-    """Returns held-out raw scores, float64[n], held-out content types, and the number of near-duplicate groups."""
-    from steps.quality.features import near_duplicate_groups
-    from steps.quality.student import fit_student, fold_of
-
-    groups = near_duplicate_groups(blocks.hashed)
-    folds = fold_of(groups, data.ids, config.num_folds, config.seed)
-    types = np.array(data.content_types)
-    predictions, found = np.zeros(len(data.ids)), types.copy()
-    for fold in np.unique(folds):
-        rest, held_out = folds != fold, folds == fold
-        if not rest.any():
-            raise StepFailed(f"all {len(data.ids)} labelled documents are near-duplicates of each other: label others")
-        student = fit_student(
-            blocks.take(rest), data.scores[rest], types[rest].tolist(), settings=settings, scale=data.scale
-        )
-        predictions[held_out], found[held_out] = student.predict(blocks.take(held_out))
-    return predictions, found.tolist(), len(np.unique(groups))
 
 
 def baselines(texts: list[str], scores: np.ndarray, sources: np.ndarray) -> dict[str, np.ndarray]:
@@ -178,55 +127,59 @@ def verdict(student: Scorecard, gain: Estimate, length: Scorecard) -> tuple[bool
     return False, f"The student is not shown to know more than the source: {figures}."
 
 
-@kind("quality/classifier", version=1)
+@kind("quality/classifier", version=2)
 def classifier(config: ClassifierConfig, out: Out) -> ClassifierResult:
     """Writes the student (student.json, score_weights.npy, type_weights.npy) and held_out.jsonl, one label a line.
 
     Raises:
-        StepFailed: too few labelled documents are in the sources, or embeddings belong to other documents.
+        StepFailed: too few labelled documents are in the sources, or embeddings belong to other documents, or are not by
+            the windows' encoder.
     """
-    from steps.quality.calibration import ALL_TYPES, fit_curves
-    from steps.quality.features import FeatureSettings, read_blocks
-    from steps.quality.student import fit_student, save_student
-
     started = time.monotonic()
-    data = _read_labelled(config, read_labels(f"{config.labels}/labels.jsonl"))
+    data = read_labelled(
+        config.documents,
+        config.embeddings,
+        read_labels(f"{config.labels}/labels.jsonl"),
+        at_least=2 * config.num_folds,
+        advice="two a fold; use the sources that the labels were made for, or fewer folds",
+    )
     settings = FeatureSettings(hash_bits=config.hash_bits, max_characters=config.max_characters)
     out.progress(f"{len(data.ids)} labelled documents; cross-fitting in {config.num_folds} folds")
-    blocks = read_blocks(data.texts, data.vectors, settings)
-    predictions, types, groups = _cross_fit(config, data, blocks, settings)
+    blocks = data.blocks(settings, config.windows, config.embeddings)
+    folds, groups = held_out_folds(data, blocks, config.num_folds, config.seed)
+    held = cross_fit(data, blocks, folds, settings)
     student = fit_student(blocks, data.scores, data.content_types, settings=settings, scale=data.scale)
     # Curves go by the content type that the student finds: at scoring time there is no other.
-    curves = fit_curves(predictions, data.scores, types, config.min_labels_per_type)
-    save_student(out, student, curves)
-    _write_held_out(out.file("held_out.jsonl"), data, predictions, types)
+    curves = fit_curves(held.raw, data.scores, held.content_types, config.min_labels_per_type, config.calibration)
+    save_student(out, student, curves, config.windows.characters if config.windows else None)
+    _write_held_out(out.file("held_out.jsonl"), data, held)
 
-    resampling = {"num_resamples": config.num_resamples, "seed": config.seed}
-    others = baselines(data.texts, data.scores, data.sources)
-    cards = scorecards(
-        {"student": predictions, **others},
-        data.scores,
-        data.sources,
-        positive_score=config.positive_score,
-        **resampling,
-    )
-    gain = difference_within(predictions, others["length"], data.scores, data.sources, **resampling)
+    draws = resamples(data.sources, config.num_resamples, config.seed)
+    types = np.array(data.content_types)
+    predictors = {
+        "student": held.raw,
+        "hashed_ngrams": cross_fit(data, without_vectors(blocks), folds, settings).raw,
+        **baselines(data.texts, data.scores, data.sources),
+    }
+    cards = scorecards(predictors, data.scores, data.sources, types, positive_score=config.positive_score, draws=draws)
+    gain = difference_within(held.raw, predictors["length"], data.scores, data.sources, draws)
     beats, sentence = verdict(cards["student"], gain, cards["length"])
+    right = [found == label for found, label in zip(held.content_types, data.content_types, strict=True)]
     return ClassifierResult(
         labelled=len(data.ids),
         groups=groups,
         positives=int((data.scores >= config.positive_score).sum()),
         student=cards["student"],
+        hashed_ngrams=cards["hashed_ngrams"],
         source_mean=cards["source_mean"],
         length=cards["length"],
         gain_within_source=gain,
-        spearman_by_source=spearman_by(predictions, data.scores, data.sources, 2),
-        spearman_by_type=spearman_by(
-            predictions, data.scores, np.array(data.content_types), config.min_labels_per_type
+        gain_over_hashed_ngrams=difference_within(
+            held.raw, predictors["hashed_ngrams"], data.scores, data.sources, draws
         ),
-        content_type_accuracy=round(
-            float(np.mean([a == b for a, b in zip(types, data.content_types, strict=True)])), 4
-        ),
+        spearman_by_source=spearman_by(held.raw, data.scores, data.sources, draws, MIN_GROUP_LABELS),
+        spearman_by_type=spearman_by(held.raw, data.scores, types, draws, MIN_GROUP_LABELS),
+        content_type_accuracy=round(float(np.mean(right)), 4),
         curves=tuple(sorted(curves, key=lambda name: (name == ALL_TYPES, name))),
         beats_baselines=beats,
         verdict=sentence,
@@ -234,15 +187,20 @@ def classifier(config: ClassifierConfig, out: Out) -> ClassifierResult:
     )
 
 
-def _write_held_out(path: str, data: Labelled, predictions: np.ndarray, types: list[str]) -> None:
+def without_vectors(blocks: Blocks) -> Blocks:
+    """Returns the blocks of the hashed n-gram baseline: neither embeddings nor surface measures."""
+    return replace(blocks, vectors=blocks.vectors[:, :0], surface=np.zeros_like(blocks.surface))
+
+
+def _write_held_out(path: str, data: Labelled, held: HeldOut) -> None:
     with open_file(path, "wb") as file:
         for row, each in enumerate(data.ids):
             value = {
                 "id": each,
                 "source": str(data.sources[row]),
                 "label": data.scores[row],
-                "prediction": round(float(predictions[row]), 5),
+                "prediction": round(float(held.raw[row]), 5),
                 "content_type": data.content_types[row],
-                "predicted_content_type": types[row],
+                "predicted_content_type": held.content_types[row],
             }
             file.write((json.dumps(value) + "\n").encode())

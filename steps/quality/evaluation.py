@@ -1,7 +1,7 @@
 """How well predictions of quality agree with labels, with bootstrap intervals.
 
-Spearman over all documents can be won by knowing the source alone (a docstring tends to be better than a licence);
-Spearman within sources cannot, and is what says that a student reads the text.
+Spearman over all documents can be won by knowing the source alone (a docstring tends to be better than a licence), or the
+content type; Spearman within sources, and within types, cannot, and is what says that a student reads the text.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ import numpy as np
 
 from steps.quality.labels import mean_ranks, spearman
 
-MIN_SOURCE_LABELS = 10
-"""Sources with fewer labels do not count towards the figure within sources."""
+MIN_GROUP_LABELS = 10
+"""Sources and content types with fewer labels do not count towards the figures within them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,30 +34,42 @@ class Scorecard:
     """Over all documents."""
     spearman_within_source: Estimate
     """Mean over sources, weighted by labels."""
+    spearman_within_type: Estimate
+    """Mean over content types, weighted by labels."""
     auc: Estimate
     """Of good documents (see `positive_score`) against the rest: 0.5 is chance."""
 
 
-def spearman_within(predictions: np.ndarray, scores: np.ndarray, sources: np.ndarray) -> float:
-    """Returns the mean of each source's Spearman, weighted by its labels.
+def spearman_within(predictions: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> float:
+    """Returns the mean of each group's (source's, or content type's) Spearman, weighted by its labels.
 
-    A predictor that is constant within a source has 0 there. Sources with fewer than ten labels, or with one score only,
+    A predictor that is constant within a group has 0 there. Groups with fewer than ten labels, or with one score only,
     are left out; 0 if none is left.
     """
     total, weight = 0.0, 0
-    for source in np.unique(sources):
-        chosen = sources == source
+    for group in np.unique(groups):
+        chosen = groups == group
         count = int(chosen.sum())
-        if count >= MIN_SOURCE_LABELS and np.ptp(scores[chosen]) > 0:
+        if count >= MIN_GROUP_LABELS and np.ptp(scores[chosen]) > 0:
             total += count * spearman(predictions[chosen], scores[chosen])
             weight += count
     return total / weight if weight else 0.0
 
 
-def spearman_by(predictions: np.ndarray, scores: np.ndarray, groups: np.ndarray, min_labels: int) -> dict[str, float]:
+def spearman_by(
+    predictions: np.ndarray, scores: np.ndarray, groups: np.ndarray, draws: list[np.ndarray], min_labels: int
+) -> dict[str, Estimate]:
     """Returns the Spearman within each group (str[n]) that has at least `min_labels` documents, by group."""
+
+    def within(group: str) -> Estimate:
+        def figure(rows: np.ndarray) -> float:
+            rows = rows[groups[rows] == group]
+            return spearman(predictions[rows], scores[rows]) if len(rows) else 0.0
+
+        return estimate(figure, len(scores), draws)
+
     names = [str(name) for name in np.unique(groups) if (groups == name).sum() >= min_labels]
-    return {name: round(spearman(predictions[groups == name], scores[groups == name]), 4) for name in names}
+    return {name: within(name) for name in names}
 
 
 def auc(predictions: np.ndarray, positive: np.ndarray) -> float:
@@ -87,10 +99,10 @@ def scorecards(
     predictors: Mapping[str, np.ndarray],
     scores: np.ndarray,
     sources: np.ndarray,
+    content_types: np.ndarray,
     *,
     positive_score: float,
-    num_resamples: int,
-    seed: int,
+    draws: list[np.ndarray],
 ) -> dict[str, Scorecard]:
     """Returns what each predictor achieves, all on the same resamples.
 
@@ -98,31 +110,33 @@ def scorecards(
         predictors: float[n] by name.
         scores: float[n], labels.
         sources: str[n].
+        content_types: str[n].
         positive_score: documents labelled at least this are the positives of the AUC.
-        num_resamples: bootstrap resamples.
-        seed: of the resamples.
+        draws: from `resamples`.
     """
-    draws = resamples(sources, num_resamples, seed)
     positive = scores >= positive_score
-    cards = {}
-    for name, values in predictors.items():
-        cards[name] = Scorecard(
-            spearman=estimate(lambda rows, v=values: spearman(v[rows], scores[rows]), len(scores), draws),
-            spearman_within_source=estimate(
-                lambda rows, v=values: spearman_within(v[rows], scores[rows], sources[rows]), len(scores), draws
-            ),
-            auc=estimate(lambda rows, v=values: auc(v[rows], positive[rows]), len(scores), draws),
+
+    def card(values: np.ndarray) -> Scorecard:
+        def of(figure: Callable[..., float], *arrays: np.ndarray) -> Estimate:
+            return estimate(lambda rows: figure(values[rows], *(each[rows] for each in arrays)), len(scores), draws)
+
+        return Scorecard(
+            spearman=of(spearman, scores),
+            spearman_within_source=of(spearman_within, scores, sources),
+            spearman_within_type=of(spearman_within, scores, content_types),
+            auc=of(auc, positive),
         )
-    return cards
+
+    return {name: card(values) for name, values in predictors.items()}
 
 
 def difference_within(
-    student: np.ndarray, baseline: np.ndarray, scores: np.ndarray, sources: np.ndarray, *, num_resamples: int, seed: int
+    student: np.ndarray, baseline: np.ndarray, scores: np.ndarray, groups: np.ndarray, draws: list[np.ndarray]
 ) -> Estimate:
-    """Returns how much larger the student's Spearman within sources is than a baseline's, paired over resamples."""
+    """Returns how much larger the student's Spearman within groups is than a baseline's, paired over resamples."""
 
     def figure(rows: np.ndarray) -> float:
-        of = [spearman_within(each[rows], scores[rows], sources[rows]) for each in (student, baseline)]
+        of = [spearman_within(each[rows], scores[rows], groups[rows]) for each in (student, baseline)]
         return of[0] - of[1]
 
-    return estimate(figure, len(scores), resamples(sources, num_resamples, seed))
+    return estimate(figure, len(scores), draws)

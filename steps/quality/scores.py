@@ -7,13 +7,17 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import InputPath, Out, ShardOut, StepFailed, kind, measured
+from marin_exec import InputPath, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
 from steps.contract import document_shards, read_documents
 from steps.documents import NamedInput, join_dense, read_table, write_table
-from steps.embed.vectors import scale_in, vectors_of
-
-_NUM_BUCKETS = 5
+from steps.embed.vectors import vectors_of
+from steps.files import write_json
+from steps.quality.calibration import buckets, calibrated
+from steps.quality.features import read_blocks
+from steps.quality.spread import Tally, bucket_shares, tally_scores, within_type_spread
+from steps.quality.student import load_student
+from steps.quality.windows import NAMES, Windows, read_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +25,13 @@ class ScoresConfig:
     documents: tuple[NamedInput, ...]
     """Documents data sets."""
     embeddings: InputPath
-    """Output of the "embed/documents" step that the classifier was fitted on."""
+    """Output of the "embed/documents" step that the classifier was fitted on, or by the same encoder."""
     classifier: InputPath
     """Output of a "quality/classifier" step."""
     min_spread: float = 0.05
-    """A source whose scores have a smaller standard deviation is named in `uninformative_sources`."""
+    """A source whose scores have a smaller standard deviation within content types is named in `uninformative_sources`."""
+    windows: Windows | None = None
+    """The classifier's."""
 
     def __post_init__(self) -> None:
         check_sources(self, "documents")
@@ -44,12 +50,18 @@ class ScoresResult:
     """Mean score in each source."""
     spread_by_source: dict[str, float]
     """Standard deviation of scores in each source."""
+    spread_within_types_by_source: dict[str, float]
+    """The same after each content type's mean in the source is taken off: near 0 the score is the type's name."""
     mean_by_type: dict[str, float]
     """Mean score by the content type that the student finds."""
     spread_by_type: dict[str, float]
     """Standard deviation of scores by content type: near 0 the score says nothing within the type."""
     uninformative_sources: tuple[str, ...]
-    """Sources (of two documents or more) whose spread is below `min_spread`: there the score does not choose."""
+    """Sources (of two documents or more) whose spread within types is below `min_spread`: there the score does not choose."""
+    several_windows: int
+    """Documents read through three windows."""
+    uneven: int
+    """Of them, those with two windows or more buckets apart: the whole is not like its best part."""
     seconds: Annotated[float, measured]
     """Wall time."""
 
@@ -67,56 +79,54 @@ class ScoreShard:
     relative: str
     """Where the scores go in the output."""
     classifier: str
+    windows: Windows | None
 
 
 def score_shard(item: ScoreShard, shard: ShardOut) -> dict[str, Any]:
-    """Scores one shard; returns bucket counts, and count, sum and sum of squares of the scores by content type."""
-    from steps.quality.calibration import buckets, calibrated
-    from steps.quality.features import read_blocks
-    from steps.quality.student import load_student
-
-    student, curves = load_student(item.classifier)
+    """Scores one shard; returns its tallies by content type, and its documents of several windows and uneven ones."""
+    saved = load_student(item.classifier)
     documents = read_documents(item.documents, item.shard, columns=["id", "text"])
     where = f"{item.embeddings}/{item.shard}"
     embeddings = read_table(item.embeddings, item.shard)
     join_dense(documents, embeddings, where)  # for its check of the ids
-    vectors = vectors_of(embeddings, where)
-    if vectors.shape[1] != student.dimensions or scale_in(embeddings, where) != student.scale:
-        raise StepFailed(
-            f"{where}: embeddings of {vectors.shape[1]} dimensions and scale {scale_in(embeddings, where)}; the student was "
-            f"fitted on {student.dimensions} and {student.scale}: give both steps the same embeddings"
-        )
-    raw, types = student.predict(read_blocks(documents["text"].to_pylist(), vectors, student.settings))
-    scores = calibrated(raw, types, curves)
-    bucket = buckets(scores)
-    table = pa.table({"id": documents["id"], "score": pa.array(scores), "bucket": pa.array(bucket)})
-    write_table(shard.file(item.relative), table)
-    by_type = {}
-    for name in sorted(set(types)):
-        chosen = scores[np.array(types) == name].astype(np.float64)
-        by_type[name] = [len(chosen), float(chosen.sum()), float(np.square(chosen).sum())]
-    return {"buckets": np.bincount(bucket, minlength=_NUM_BUCKETS).tolist(), "by_type": by_type}
+    vectors, texts = vectors_of(embeddings, where), documents["text"].to_pylist()
+    saved.check_reading(embeddings, item.windows.characters if item.windows else None, where)
+    if item.windows is None:
+        blocks = read_blocks(texts, vectors, saved.student.settings)
+    else:
+        blocks = read_windows(texts, vectors, saved.student.settings, item.windows, saved.student.scale, where)
+    found = saved.student.predict(blocks)
+    scores = calibrated(found.raw, found.content_types, saved.curves)
+    types = pa.array(found.content_types, type=pa.string())
+    columns = {"id": documents["id"], "score": scores, "bucket": buckets(scores), "content_type": types}
+    several = blocks.windows > 1
+    uneven = np.zeros(len(texts), dtype=bool)
+    if item.windows is not None:
+        # A document of one window is that window three times, so that every row has all three.
+        rows = blocks.starts[:, None] + np.arange(len(NAMES)) * several[:, None]
+        by_window = [calibrated(found.by_window[each], found.content_types, saved.curves) for each in rows.T]
+        columns |= {f"score_{name}": each for name, each in zip(NAMES, by_window, strict=True)}
+        uneven = np.ptp([buckets(each) for each in by_window], axis=0) >= 2
+    write_table(shard.file(item.relative), pa.table(columns))
+    return {
+        "by_type": tally_scores(scores, found.content_types),
+        "several_windows": int(several.sum()),
+        "uneven": int(uneven.sum()),
+    }
 
 
-def _moments(sums: list[list[float]]) -> tuple[float, float]:
-    """Returns mean and standard deviation from rows of (count, sum, sum of squares)."""
-    count, total, squares = np.array(sums, dtype=np.float64).reshape(-1, 3).sum(axis=0)
-    mean = total / max(1.0, count)
-    return round(float(mean), 4), round(float(np.sqrt(max(0.0, squares / max(1.0, count) - mean * mean))), 4)
-
-
-def _shares(counts: np.ndarray) -> dict[str, float]:
-    return {str(bucket): round(float(count / max(1, counts.sum())), 4) for bucket, count in enumerate(counts)}
-
-
-@kind("quality/scores", version=1)
+@kind("quality/scores", version=2)
 def scores(config: ScoresConfig, out: Out) -> ScoresResult:
-    """Writes `<source>/part-NNNNN.parquet` (id, score float32 in 0..1, bucket int8 0..4), dense.
+    """Writes `<source>/part-NNNNN.parquet` (id, score float32 in 0..1, bucket int8 0..4, content_type), dense, and counts.
+
+    With windows the tables also have score_begin, score_middle and score_end, float32: the scores of the three windows, on
+    the curve of the document's content type. `score` is the mean of their raw scores on that curve. `histograms.json` has
+    the counts of scores in twenty equal bins, by source and content type.
 
     Raises:
-        StepFailed: the embeddings belong to other documents, or to another encoder than the student's.
+        StepFailed: the embeddings belong to other documents, or to another encoder than the student's, or the windows
+            are not those it was fitted through.
     """
-    names = [source.name for source in config.documents]
     started = time.monotonic()
     items = {
         f"{source.name}/{shard}": ScoreShard(
@@ -125,32 +135,33 @@ def scores(config: ScoresConfig, out: Out) -> ScoresResult:
             shard=shard,
             relative=f"{source.name}/{shard}",
             classifier=config.classifier,
+            windows=config.windows,
         )
         for source in config.documents
         for shard in document_shards(source.path)
     }
     results = out.map_shards(score_shard, items)
-    counts = {name: np.zeros(_NUM_BUCKETS, dtype=np.int64) for name in names}
-    sums: dict[str, list[list[float]]] = {name: [] for name in names}
-    type_sums: dict[str, list[list[float]]] = {}
+    tallies: dict[str, Tally] = {source.name: Tally() for source in config.documents}
     for key, each in results.items():
-        source = key.rpartition("/")[0]
-        counts[source] += np.array(each["buckets"])
-        sums[source] += each["by_type"].values()
-        for content_type, row in each["by_type"].items():
-            type_sums.setdefault(content_type, []).append(row)
-    spread = {name: _moments(rows)[1] for name, rows in sums.items()}
-    total = np.sum(list(counts.values()), axis=0)
+        tallies[key.rpartition("/")[0]].add(each["by_type"])
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally.by_type)
+    write_json(out.file("histograms.json"), {name: tally.histograms() for name, tally in tallies.items()})
+    within = {name: within_type_spread(tally) for name, tally in tallies.items()}
     return ScoresResult(
-        documents=int(total.sum()),
-        bucket_shares=_shares(total),
-        bucket_shares_by_source={name: _shares(each) for name, each in counts.items()},
-        mean_by_source={name: _moments(rows)[0] for name, rows in sums.items()},
-        spread_by_source=spread,
-        mean_by_type={name: _moments(rows)[0] for name, rows in sorted(type_sums.items())},
-        spread_by_type={name: _moments(rows)[1] for name, rows in sorted(type_sums.items())},
+        documents=total.documents,
+        bucket_shares=bucket_shares(total),
+        bucket_shares_by_source={name: bucket_shares(tally) for name, tally in tallies.items()},
+        mean_by_source={name: tally.moments()[0] for name, tally in tallies.items()},
+        spread_by_source={name: tally.moments()[1] for name, tally in tallies.items()},
+        spread_within_types_by_source=within,
+        mean_by_type={name: total.moments(name)[0] for name in sorted(total.by_type)},
+        spread_by_type={name: total.moments(name)[1] for name in sorted(total.by_type)},
         uninformative_sources=tuple(
-            name for name in names if counts[name].sum() > 1 and spread[name] < config.min_spread
+            name for name, tally in tallies.items() if tally.documents > 1 and within[name] < config.min_spread
         ),
+        several_windows=sum(each["several_windows"] for each in results.values()),
+        uneven=sum(each["uneven"] for each in results.values()),
         seconds=time.monotonic() - started,
     )

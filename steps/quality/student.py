@@ -11,14 +11,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from marin_exec import Out, StepFailed
-from steps.embed.vectors import read_array, write_array
+from steps.embed.vectors import read_array, scale_in, write_array
 from steps.files import read_bytes, write_json
 from steps.quality.features import Blocks, FeatureSettings
 from steps.seeded_ranks import draw_rank
 
 _PENALTIES = np.logspace(-2, 3, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    raw: np.ndarray
+    """float64[n], scores on the labels' scale, but not bounded by it: of several windows, their mean."""
+    by_window: np.ndarray
+    """float64[r], the same of each row."""
+    content_types: list[str]
+    """n names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +52,26 @@ class Student:
     penalty: float
     """Ridge penalty, chosen by leave-one-out error on the fitted documents."""
 
-    def predict(self, blocks: Blocks) -> tuple[np.ndarray, list[str]]:
-        """Returns raw scores, float64[n] on the labels' scale but not bounded by it, and content types, n names."""
-        matrix = blocks.matrix(self.surface_center, self.surface_spread)
-        types = np.argmax(matrix @ self.type_weights[:, :-1].T + self.type_weights[:, -1], axis=1)
-        return matrix @ self.score_weights[:-1] + self.score_weights[-1], [self.content_types[each] for each in types]
+    def predict(self, blocks: Blocks) -> Predictions:
+        """Returns scores and content types; a document's do not depend on which others are read with it."""
+        products = linear(blocks, self, np.concatenate([self.score_weights[None], self.type_weights]))
+        types = np.argmax(blocks.document_means(products[:, 1:]), axis=1)
+        return Predictions(
+            raw=blocks.document_means(products[:, 0]),
+            by_window=products[:, 0],
+            content_types=[self.content_types[each] for each in types],
+        )
+
+
+def linear(blocks: Blocks, student: Student, weights: np.ndarray) -> np.ndarray:
+    """Returns float64[r, k]: k linear functions, float64[k, p + 1] with the intercept last, of the rows that a student sees."""
+    d, h = blocks.vectors.shape[1], blocks.hashed.shape[1]
+    surface = blocks.standardised(student.surface_center, student.surface_spread)
+    # einsum, not BLAS: BLAS adds up in an order that depends on threads and on the number of rows.
+    dense = np.concatenate([blocks.vectors, surface], axis=1)
+    inner = np.ascontiguousarray(np.concatenate([weights[:, :d], weights[:, d + h : -1]], axis=1))
+    products = np.stack([np.einsum("rd,d->r", dense, each) for each in inner], axis=1)
+    return products + blocks.hashed @ np.ascontiguousarray(weights[:, d : d + h].T) + weights[:, -1]
 
 
 def fit_student(
@@ -96,8 +122,10 @@ def fold_of(groups: np.ndarray, ids: Sequence[str], num_folds: int, seed: int) -
     return np.array([draw_rank(seed, smallest[group]) % num_folds for group in groups.tolist()])
 
 
-def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> None:
-    """Writes score_weights.npy, type_weights.npy and student.json (settings, surface measures, curves)."""
+def save_student(
+    out: Out, student: Student, curves: dict[str, list[float]], window_characters: int | None = None
+) -> None:
+    """Writes score_weights.npy, type_weights.npy and student.json (settings, surface measures, curves, window size)."""
     write_array(out.file("score_weights.npy"), student.score_weights)
     write_array(out.file("type_weights.npy"), student.type_weights)
     value = {
@@ -109,12 +137,42 @@ def save_student(out: Out, student: Student, curves: dict[str, list[float]]) -> 
         "content_types": list(student.content_types),
         "penalty": student.penalty,
         "curves": curves,
+        "window_characters": window_characters,
     }
     write_json(out.file("student.json"), value)
 
 
-def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
-    """Returns a saved student and its calibration curves.
+@dataclass(frozen=True, kw_only=True)
+class SavedStudent:
+    """Output of a "quality/classifier" step, as `load_student` reads it."""
+
+    student: Student
+    curves: dict[str, list[float]]
+    """Calibration curves by content type; "all" is the others'."""
+    window_characters: int | None
+    """Of the windows that it was fitted through; None if it was fitted on whole documents."""
+
+    def check_reading(self, embeddings: pa.Table, window_characters: int | None, where: str) -> None:
+        """Checks that documents are read as those that the student was fitted on were.
+
+        Raises:
+            StepFailed: the embeddings have other dimensions or another scale, or the windows are others.
+        """
+        dimensions, scale = embeddings["embedding"].type.list_size, scale_in(embeddings, where)
+        if (dimensions, scale) != (self.student.dimensions, self.student.scale):
+            raise StepFailed(
+                f"{where}: embeddings of {dimensions} dimensions and scale {scale}; the student was fitted on "
+                f"{self.student.dimensions} and {self.student.scale}: give both steps the same embeddings"
+            )
+        if window_characters != self.window_characters:
+            raise StepFailed(
+                f"{where}: read through windows of {window_characters} characters, the student was fitted through windows of "
+                f"{self.window_characters} (None: whole documents): give both steps the same windows"
+            )
+
+
+def load_student(directory: str) -> SavedStudent:
+    """Returns a saved student, its calibration curves and how it reads.
 
     Raises:
         StepFailed: the directory holds none.
@@ -134,4 +192,4 @@ def load_student(directory: str) -> tuple[Student, dict[str, list[float]]]:
         content_types=tuple(value["content_types"]),
         penalty=value["penalty"],
     )
-    return student, value["curves"]
+    return SavedStudent(student=student, curves=value["curves"], window_characters=value["window_characters"])

@@ -77,9 +77,9 @@ def test_classifier_held_out_predictions_agree_with_the_figures(tmp_path, config
 
 def test_classifier_keeps_the_curves_with_the_student(tmp_path, config):
     classifier(config, DirectoryOut(tmp_path / "out"))
-    student, curves = load_student(str(tmp_path / "out"))
-    assert student.content_types == ("code", "prose") and student.dimensions == 8
-    assert sorted(curves) == ["all", "code", "prose"]
+    saved = load_student(str(tmp_path / "out"))
+    assert saved.student.content_types == ("code", "prose") and saved.student.dimensions == 8
+    assert sorted(saved.curves) == ["all", "code", "prose"] and saved.window_characters is None
 
 
 def test_classifier_with_too_few_labels_is_refused(tmp_path, config):

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from steps.quality.evaluation import auc, difference_within, resamples, scorecards, spearman_by, spearman_within
+from steps.quality.evaluation import (
+    auc,
+    difference_within,
+    estimate,
+    resamples,
+    scorecards,
+    spearman_by,
+    spearman_within,
+)
+from steps.quality.labels import spearman
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=50))
@@ -27,11 +36,18 @@ def test_predictor_of_the_source_alone_wins_overall_and_has_nothing_within():
     sources, within, scores = two_sources()
     source_only = (sources == "good").astype(float)
     cards = scorecards(
-        {"source": source_only, "text": within}, scores, sources, positive_score=1.5, num_resamples=100, seed=0
+        {"source": source_only, "text": within},
+        scores,
+        sources,
+        sources,
+        positive_score=1.5,
+        draws=resamples(sources, 100, seed=0),
     )
     assert cards["source"].spearman.value > 0.5
     assert cards["source"].spearman_within_source.value == 0
+    assert cards["source"].spearman_within_type.value == 0
     assert cards["text"].spearman_within_source.value == pytest.approx(1.0)
+    assert cards["text"].spearman_within_type.value == pytest.approx(1.0)
     assert cards["source"].auc.value > 0.75
 
 
@@ -49,22 +65,19 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     for trial in range(60):
         scores = rng.normal(size=80)
         predictions = scores + rng.normal(size=80)
-        card = scorecards(
-            {"p": predictions}, scores, np.array(["s"] * 80), positive_score=0, num_resamples=120, seed=trial
-        )["p"]
-        hits += (
-            card.spearman.low <= 0.690 <= card.spearman.high
-        )  # 6/pi asin(sqrt(1/2)/2) for a correlation of sqrt(1/2)
+        draws = resamples(np.array(["s"] * 80), 120, seed=trial)
+        found = estimate(lambda rows, p=predictions, s=scores: spearman(p[rows], s[rows]), 80, draws)
+        hits += found.low <= 0.690 <= found.high  # 6/pi asin(sqrt(1/2)/2) for a correlation of sqrt(1/2)
     assert 48 <= hits <= 60
 
 
 def test_difference_of_a_predictor_with_itself_is_zero_and_with_noise_is_positive():
     sources, within, scores = two_sources()
-    settings = {"num_resamples": 100, "seed": 0}
-    same = difference_within(within, within, scores, sources, **settings)
+    draws = resamples(sources, 100, seed=0)
+    same = difference_within(within, within, scores, sources, draws)
     assert (same.value, same.low, same.high) == (0, 0, 0)
     noise = np.random.default_rng(1).normal(size=len(scores))
-    assert difference_within(within, noise, scores, sources, **settings).low > 0.5
+    assert difference_within(within, noise, scores, sources, draws).low > 0.5
 
 
 def test_resamples_keep_each_source_at_its_size_and_repeat_with_the_seed():
@@ -76,4 +89,15 @@ def test_resamples_keep_each_source_at_its_size_and_repeat_with_the_seed():
 
 def test_spearman_by_leaves_out_small_groups():
     groups = np.array(["a"] * 5 + ["b"] * 2)
-    assert spearman_by(np.arange(7.0), np.arange(7.0), groups, 3) == {"a": 1.0}
+    found = spearman_by(np.arange(7.0), np.arange(7.0), groups, resamples(groups, 20, seed=0), 3)
+    assert sorted(found) == ["a"] and found["a"].value == 1.0
+
+
+def test_spearman_by_has_wider_intervals_for_fewer_documents():
+    rng = np.random.default_rng(0)
+    groups = np.array(["few"] * 20 + ["many"] * 400)
+    scores = rng.normal(size=420)
+    predictions = scores + rng.normal(size=420)
+    found = spearman_by(predictions, scores, groups, resamples(groups, 200, seed=0), 10)
+    width = {name: each.high - each.low for name, each in found.items()}
+    assert width["few"] > 2 * width["many"] > 0

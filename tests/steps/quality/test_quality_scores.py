@@ -30,8 +30,8 @@ def test_scores_are_dense_typed_and_follow_the_quality_within_each_type(tmp_path
     result = scores(trained, out)
     for source in trained.documents:
         documents, table = read_all(source.path), read_all(f"{out.path}/{source.name}")
-        assert table.column_names == ["id", "score", "bucket"]
-        assert table.schema.types == [pa.string(), pa.float32(), pa.int8()]
+        assert table.column_names == ["id", "score", "bucket", "content_type"]
+        assert table.schema.types == [pa.string(), pa.float32(), pa.int8(), pa.string()]
         assert table["id"].to_pylist() == documents["id"].to_pylist()
         truth = [next(s for s, words in WORDS.items() if words in text) for text in documents["text"].to_pylist()]
         found = table["score"].to_numpy()

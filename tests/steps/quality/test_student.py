@@ -24,10 +24,26 @@ def test_student_saved_and_loaded_predicts_the_same_bits(tmp_path):
     student = fit_student(blocks, scores, types, settings=SETTINGS, scale=0.25)
     out = DirectoryOut(tmp_path)
     save_student(out, student, {"all": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]})
-    loaded, curves = load_student(out.path)
-    before, after = student.predict(blocks), loaded.predict(blocks)
-    assert before[0].tobytes() == after[0].tobytes() and before[1] == after[1]
-    assert curves == {"all": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]} and loaded.scale == 0.25
+    saved = load_student(out.path)
+    before, after = student.predict(blocks), saved.student.predict(blocks)
+    assert before.raw.tobytes() == after.raw.tobytes() and before.content_types == after.content_types
+    assert saved.curves == {"all": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]} and saved.student.scale == 0.25
+
+
+def test_prediction_of_a_document_does_not_depend_on_its_company():
+    blocks, scores, types = example()
+    student = fit_student(blocks, scores, types, settings=SETTINGS, scale=1.0)
+    together = student.predict(blocks).raw
+    for rows in ([7], [59, 7], list(range(0, 60, 3))):
+        np.testing.assert_array_equal(student.predict(blocks.take(np.array(rows))).raw, together[rows])
+
+
+def test_prediction_is_the_fitted_line_through_the_matrix():
+    blocks, scores, types = example()
+    student = fit_student(blocks, scores, types, settings=SETTINGS, scale=1.0)
+    matrix = blocks.matrix(student.surface_center, student.surface_spread)
+    expected = matrix @ student.score_weights[:-1] + student.score_weights[-1]
+    np.testing.assert_allclose(student.predict(blocks).raw, expected, rtol=1e-9)
 
 
 def test_student_does_not_depend_on_the_number_of_blas_threads():
@@ -43,7 +59,7 @@ def test_student_does_not_depend_on_the_number_of_blas_threads():
 def test_student_with_one_content_type_always_answers_it():
     blocks, scores, _ = example()
     student = fit_student(blocks, scores, ["only"] * len(scores), settings=SETTINGS, scale=1.0)
-    assert set(student.predict(blocks)[1]) == {"only"}
+    assert set(student.predict(blocks).content_types) == {"only"}
 
 
 def test_student_that_is_not_there_is_named(tmp_path):
@@ -64,7 +80,7 @@ def test_folds_keep_groups_together_and_do_not_depend_on_order():
 def test_near_duplicates_are_one_group_and_others_are_not():
     licence = " ".join(f"clause{number}" for number in range(80))
     texts = [licence + " holder alice", licence + " holder bob", " ".join(f"word{number}" for number in range(80))]
-    groups = near_duplicate_groups(read_blocks(texts, np.zeros((3, 2)), FeatureSettings()).hashed)
+    groups = near_duplicate_groups(read_blocks(texts, np.zeros((3, 2)), FeatureSettings()))
     assert groups[0] == groups[1] != groups[2]
 
 
@@ -77,6 +93,6 @@ def test_surface_measures_of_odd_texts_are_finite():
 def test_features_past_the_part_that_is_read_change_only_the_length():
     short, long = ("word " * 200)[:500], ("word " * 200)[:500] + "other things " * 50
     blocks = read_blocks([short, long], np.zeros((2, 2)), SETTINGS)
-    np.testing.assert_array_equal(blocks.hashed[0], blocks.hashed[1])
+    np.testing.assert_array_equal(*blocks.hashed.toarray())
     np.testing.assert_array_equal(blocks.surface[0, 1:], blocks.surface[1, 1:])
     assert blocks.surface[0, 0] < blocks.surface[1, 0]

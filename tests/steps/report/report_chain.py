@@ -155,11 +155,14 @@ def classifier(config: LabelsConfig, out: Out) -> ClassifierResult:
 
     def card(value: float) -> Scorecard:
         estimate = Estimate(value=value, low=value - 0.0625, high=value + 0.0625)
-        return Scorecard(spearman=estimate, spearman_within_source=estimate, auc=estimate)
+        return Scorecard(
+            spearman=estimate, spearman_within_source=estimate, spearman_within_type=estimate, auc=estimate
+        )
 
     return ClassifierResult(
-        labelled=43, groups=40, positives=17, student=card(0.731), source_mean=card(0.312), length=card(0.245),
-        gain_within_source=Estimate(value=0.4, low=0.3, high=0.5), spearman_by_source={}, spearman_by_type={},
+        labelled=43, groups=40, positives=17, student=card(0.731), hashed_ngrams=card(0.656),
+        source_mean=card(0.312), length=card(0.245), gain_within_source=Estimate(value=0.4, low=0.3, high=0.5),
+        gain_over_hashed_ngrams=Estimate(value=0.1, low=0.0, high=0.2), spearman_by_source={}, spearman_by_type={},
         content_type_accuracy=0.9, curves=("all",), beats_baselines=True, verdict="The student beats both baselines.",
         seconds=1.0,
     )  # fmt: skip
