@@ -68,6 +68,21 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
 
 
+def split_words(text: str) -> list[str]:
+    """Returns the words of the folded text, as the kernels of `words.py` see them: for people to read, and slow."""
+    found: list[str] = []
+    inside = False
+    folded = fold(text)
+    kinds = tables().classes[np.frombuffer(folded.encode("utf-32-le"), dtype=np.uint32)]
+    for character, kind in zip(folded, kinds.tolist(), strict=True):
+        if kind == WORD and inside:
+            found[-1] += character
+        elif kind != SEPARATOR:
+            found.append(character)
+        inside = kind == WORD
+    return found
+
+
 @functools.cache
 def tables() -> Tables:
     """Returns the tables of this Python's version of Unicode; 0.3 s the first time."""

@@ -81,12 +81,7 @@ def sign_shard(item: SignatureItem, shard: ShardOut) -> SignatureCounts:
         )
     signed = _Signed(item.parameters)
     for batch in documents.filter(pa.array(~is_duplicate)).to_batches(max_chunksize=_BATCH_ROWS):
-        try:
-            signed.add(batch["id"], batch["text"])
-        except UnicodeDecodeError as error:
-            raise StepFailed(
-                f"{item.path}/{item.shard}: a text is not UTF-8 ({error}); run its source again"
-            ) from error
+        signed.add(batch["id"], batch["text"])
     table = signed.table()
     write_table(shard.file(f"signatures/{item.source}/{item.shard}"), table)
     return SignatureCounts(
@@ -145,9 +140,16 @@ class _Signed:
 
 
 def read_signatures(
-    path: str, shard: str, parameters: SignatureParameters, columns: list[str], num_rows: int
+    path: str, shard: str, parameters: SignatureParameters, columns: list[str], num_rows: int | None
 ) -> pa.Table:
     """Returns columns of one signature shard.
+
+    Args:
+        path: directory of the source's signatures.
+        shard: its file name.
+        parameters: that it has to be made with.
+        columns: to be read.
+        num_rows: that it has to have; None if that isn't known.
 
     Raises:
         StepFailed: it is missing, damaged, has another number of rows, or was made with other parameters.
@@ -155,7 +157,10 @@ def read_signatures(
     table = read_table(path, shard, columns)
     found = (table.schema.metadata or {}).get(_METADATA_KEY, b"{}")
     if json.loads(found) != asdict(parameters):
-        raise StepFailed(f"{path}/{shard}: signatures made with {found.decode()}, not with {asdict(parameters)}; rerun")
-    if table.num_rows != num_rows:
+        raise StepFailed(
+            f"{path}/{shard}: signatures made with {found.decode()}, not with {asdict(parameters)}; signatures compare with "
+            f"those of the same parameters only"
+        )
+    if num_rows is not None and table.num_rows != num_rows:
         raise StepFailed(f"{path}/{shard}: {table.num_rows} signatures where {num_rows} were made; rerun with --force")
     return table

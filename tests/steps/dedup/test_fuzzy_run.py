@@ -11,9 +11,9 @@ import pytest
 
 from marin_exec import ConfigError, Step, StepFailed
 from marin_exec.identity import identify
-from steps.dedup import fuzzy_stages
+from steps.dedup import nodes
 from steps.dedup.exact import ExactConfig, exact_duplicates
-from steps.dedup.fuzzy import FuzzyConfig, fuzzy_duplicates, removal_alarms
+from steps.dedup.fuzzy import EarlierRun, FuzzyConfig, fuzzy_duplicates, removal_alarms
 from steps.dedup.signatures import read_signatures
 from steps.documents import NamedInput
 from tests.directory_out import DirectoryOut
@@ -38,10 +38,11 @@ def test_fuzzy_judgement_does_not_depend_on_shards_or_their_order(tmp_path, corp
     one = deduplicate(tmp_path / "one", [write_documents(tmp_path / "one" / "s", corpus, 1)])
     source = write_documents(tmp_path / "five" / "s", corpus, 5)
     five = deduplicate(tmp_path / "five", [source])
-    again = deduplicate(tmp_path / "again", [source], out=Backwards(tmp_path / "again" / "fuzzy"), bands_per_pass=4)
+    out = Backwards(tmp_path / "again" / "fuzzy")
+    again = deduplicate(tmp_path / "again", [source], out=out, bands_per_pass=4, words_per_pass=500)
     assert one.removed == five.removed and one.clusters == five.clusters and one.result == five.result
     files = [file.relative_to(five.path) for file in sorted(five.path.rglob("*.parquet"))]
-    assert len(files) == 11 and five.result == again.result
+    assert len(files) == 12 and five.result == again.result
     for file in files:
         assert (five.path / file).read_bytes() == (again.path / file).read_bytes()
 
@@ -134,6 +135,8 @@ def test_fuzzy_exact_table_of_other_sources_is_an_error(tmp_path):
         {"seed": 1},
         {"max_characters": 300},
         {"alarm_fraction": 0.01},
+        {"exempt": ("s",)},
+        {"audit_pairs": 1},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -143,10 +146,12 @@ def test_fuzzy_every_identity_field_changes_the_outcome(tmp_path, corpus, change
     after = deduplicate(tmp_path / "after", [base], **change)
     signatures = "signatures/s/part-00000.parquet"
     same_bands = pq.read_table(before.path / signatures).equals(pq.read_table(after.path / signatures))
-    assert before.result != after.result or before.removed != after.removed or not same_bands
+    same_audit = pq.read_table(before.path / "audit.parquet").equals(pq.read_table(after.path / "audit.parquet"))
+    same = before.result == after.result and before.removed == after.removed
+    assert not (same and same_bands and same_audit)
 
 
-def test_fuzzy_every_field_but_the_pass_size_is_in_the_step_digest():
+def test_fuzzy_every_field_but_the_sizes_of_passes_is_in_the_step_digest():
     raw = Step("raw", exact_duplicates, ExactConfig(sources=(NamedInput(name="s", path="somewhere"),)))
     base = FuzzyConfig(sources=(NamedInput(name="s", path=raw),), exact=raw)
 
@@ -154,15 +159,19 @@ def test_fuzzy_every_field_but_the_pass_size_is_in_the_step_digest():
         step = Step("dedup/fuzzy", fuzzy_duplicates, config)
         return identify([raw, step])[id(step)].digest
 
+    earlier = EarlierRun(fuzzy=raw, sources=(NamedInput(name="old", path=raw),))
+    others = {"survivor": "priority", "exempt": ("s",), "earlier": (earlier,)}
     for field in dataclasses.fields(FuzzyConfig):
         if field.name == "sources":
             changed = (NamedInput(name="other", path=raw),)
         elif field.name == "exact":
             changed = raw / "elsewhere"
+        elif field.name in others:
+            changed = others[field.name]
         else:
             changed = field.default - 0.1 if isinstance(field.default, float) else field.default + 1
         flipped = digest(dataclasses.replace(base, **{field.name: changed})) != digest(base)
-        assert flipped == (field.name != "bands_per_pass"), field.name
+        assert flipped == (field.name not in ("bands_per_pass", "words_per_pass")), field.name
 
 
 def test_fuzzy_pass_never_reads_more_bands_than_asked(tmp_path, monkeypatch):
@@ -172,7 +181,7 @@ def test_fuzzy_pass_never_reads_more_bands_than_asked(tmp_path, monkeypatch):
         read.append([column for column in columns if column.startswith("band_")])
         return read_signatures(path, shard, parameters, columns, num_rows)
 
-    monkeypatch.setattr(fuzzy_stages, "read_signatures", noting)
+    monkeypatch.setattr(nodes, "read_signatures", noting)
     deduplicate(tmp_path, [write_documents(tmp_path / "s", ["a text", "b text"])], bands_per_pass=4)
     assert max(map(len, read)) == 4 and sum(map(len, read)) == 26
 
@@ -210,11 +219,13 @@ def test_fuzzy_result_holds_the_curve_and_a_warning_for_swapped_bands(tmp_path):
         ("containment", 0.0),
         ("containment", 1.5),
         ("alarm_fraction", 2.0),
+        ("audit_pairs", -1),
+        ("words_per_pass", 0),
     ],
 )
 def test_fuzzy_config_out_of_range_names_field_and_value(field, value):
     source = NamedInput(name="s", path="somewhere")
-    with pytest.raises(ConfigError, match=f"{field} is {value}"):
+    with pytest.raises(ConfigError, match=rf"FuzzyConfig\.{field}: {value}; a value"):
         FuzzyConfig(sources=(source,), exact="exact", **{field: value})
 
 

@@ -5,11 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.dedup.verify import needed_hits, verify_cluster
+from steps.dedup.verify import Comparison, judge_cluster, needed_hits
 
 
 def grams_of(*members: set[int]) -> list[np.ndarray]:
     return [np.array(sorted(member), dtype=np.uint64) for member in members]
+
+
+def verify_cluster(grams: list[np.ndarray], containment: float, all_pairs_members: int = 256) -> list[Comparison]:
+    """Returns the removals of a cluster."""
+    judged = judge_cluster(grams, containment, all_pairs_members=all_pairs_members)
+    return [each for each in judged.comparisons if each.removed]
 
 
 def oracle(members: list[set[int]], containment: float) -> dict[int, tuple[int, float]]:
