@@ -20,7 +20,8 @@ import xxhash
 from marin_exec import ConfigError, Out, ShardOut, StepFailed, kind
 from steps.documents import document_id
 from steps.files import read_bytes, write_bytes
-from steps.sources.extract import EXTRACTS, Extracted, Unusable, installed, licence_of, own_files
+from steps.sources.decoding import Unusable
+from steps.sources.extract import EXTRACTS, Extracted, installed, licence_of, own_files
 from steps.sources.raw import RawDocument, metadata_json, raw_name, read_raw, write_raw
 
 _SHARDS = 8  # at most; distributions are dealt out in turn, so that READMEs of 200 distributions are not 200 tasks

@@ -13,9 +13,7 @@ import email
 import gc
 import hashlib
 import inspect
-import io
 import re
-import tokenize
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from marin_exec import IdentityMismatch
 from steps.distributions import installed_distribution
+from steps.sources.decoding import Unusable, decoded, decoded_python
 
 _LICENCE_NAME = re.compile(r"licen[cs]e|copying|copyright|notice|unlicense", re.IGNORECASE)
 _LICENCE_SUFFIXES = frozenset({"", ".txt", ".md", ".rst", ".apache", ".bsd", ".mit", ".apache2", ".psf", ".python"})
@@ -41,10 +40,6 @@ class Extracted:
     text: str
     path: str
     line: int = 1
-
-
-class Unusable(Exception):
-    """A file that gives no text, with the reason as a counter's name."""
 
 
 @dataclass(frozen=True)
@@ -107,30 +102,14 @@ def licence_of(distribution: metadata.Distribution) -> str:
     return " OR ".join(each.rsplit(" :: ", 1)[-1] for each in classifiers if each.startswith("License :: OSI"))
 
 
-def _decode(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise Unusable("undecodable") from error
-
-
-def _source(content: bytes) -> str:
-    """Decodes Python source by its coding line (PEP 263)."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        return content.decode(encoding).replace("\r\n", "\n")
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise Unusable("undecodable") from error
-
-
 def _code(path: str, content: bytes) -> Iterator[Extracted]:
     if _GENERATED.search(content[:_GENERATED_HEAD_BYTES]):
         raise Unusable("generated")
-    yield Extracted(path, _source(content), path)
+    yield Extracted(path, decoded_python(content), path)
 
 
 def _docstrings(path: str, content: bytes) -> Iterator[Extracted]:
-    source = _source(content)
+    source = decoded_python(content)
     collecting = gc.isenabled()
     gc.disable()  # a tree is many small objects without cycles: collecting in between makes parsing 2-3 times slower
     try:
@@ -162,14 +141,14 @@ def _walk(node: ast.AST, name: str, path: str) -> Iterator[Extracted]:
 
 
 def _readme(path: str, content: bytes) -> Iterator[Extracted]:
-    message = email.message_from_string(_decode(content))
+    message = email.message_from_string(decoded(content))
     body = message.get_payload()
     if isinstance(body, str) and body.strip():
         yield Extracted(path, body, path)
 
 
 def _prose(path: str, content: bytes) -> Iterator[Extracted]:
-    text = _decode(content)
+    text = decoded(content)
     lines = [line for line in text.split("\n") if line.strip()]
     visible = len("".join(text.split()))
     letters = sum(map(str.isalpha, text))
@@ -181,7 +160,7 @@ def _prose(path: str, content: bytes) -> Iterator[Extracted]:
 
 
 def _licence(path: str, content: bytes) -> Iterator[Extracted]:
-    yield Extracted(path, _decode(content), path)
+    yield Extracted(path, decoded(content), path)
 
 
 def _is_licence(path: PurePosixPath) -> bool:
