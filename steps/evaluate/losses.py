@@ -23,7 +23,7 @@ _TOKENS_A_BATCH = 2048
 
 
 class HeldOutSet(Protocol):
-    """What is needed of an evaluation set (`steps.mix.order.EvaluationSet`)."""
+    """What is needed of an evaluation set (`steps.mix.evaluation_sets.EvaluationSet`)."""
 
     @property
     def tokens(self) -> np.ndarray:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from steps.evaluate.losses import Evaluation, Evaluator
-from steps.mix.order import evaluation_batches
+from steps.mix.evaluation_sets import evaluation_batches
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
 from steps.model.transformer import parameter_shapes, parameter_tree

@@ -19,8 +19,8 @@ import numpy as np
 from marin_exec import ConfigError, StepFailed
 from steps.mix.mixture import Mixture, blocks_of, read_mixture
 from steps.mix.permutation import key_of, mix, permute
-from steps.tokenize.store import TokenCell, TokenIndex, read_cell, read_documents, read_index
-from steps.tokenize.token_bytes import check_token_bytes, read_token_bytes
+from steps.mix.simulated_epochs import check_simulated_epochs, simulated_sizes
+from steps.tokenize.store import TokenIndex, read_cell, read_documents, read_index
 
 _BLOCKS_KEPT = 4
 _BUDGET_SLACK = 1.01  # whole steps round a budget up a little
@@ -59,12 +59,14 @@ class TrainingOrder:
         batch_sequences: B.
         num_steps: length of the run; phases change at fractions of it.
         seed: any integer.
-        simulated_budget_tokens: for a small run that stands for a larger one: of each component only the share
-            run / budget of its sequences is used, so that it repeats data as often as the larger run would.
+        simulated_budget_tokens: simulated epoching, for a small run that stands for a larger one: of each component only
+            floor(sequences * run / budget), at least 1, are used, so that it repeats data as often as the larger run would.
+        subset_seed: which sequences those are; None goes by `seed`. Runs of one subset seed see the same ones.
 
     Raises:
         ConfigError: sizes do not fit the mixture, the run is longer than the budgets that its caps were checked for, or
-            a simulated budget is not larger than the run itself.
+            a simulated budget is not larger than the run itself, or larger than those budgets, or a subset seed has no
+            simulated budget.
         StepFailed: the mixture was made for another token store.
     """
 
@@ -78,17 +80,22 @@ class TrainingOrder:
         num_steps: int,
         seed: int,
         simulated_budget_tokens: int | None = None,
+        subset_seed: int | None = None,
     ):
         self.mixture: Mixture = read_mixture(mixture)
         self.index: TokenIndex = read_index(tokens)
         self.sequence_length, self.batch_sequences, self.num_steps = sequence_length, batch_sequences, num_steps
         self._path, self._seed = tokens, seed
-        self._check(mixture, simulated_budget_tokens)
+        self._check(mixture)
+        self._check_simulation(mixture, simulated_budget_tokens, subset_seed)
         self._components = [self._component(each.name, each.cells) for each in self.mixture.components]
-        sizes = np.array([each.num_sequences for each in self._components], dtype=np.int64)
-        share = 1.0 if simulated_budget_tokens is None else self.run_tokens / simulated_budget_tokens
-        self._all_sizes = sizes
-        self._sizes = np.maximum((sizes * share).astype(np.int64), np.minimum(sizes, 1))
+        self._all_sizes = np.array([each.num_sequences for each in self._components], dtype=np.int64)
+        self._sizes, self._subset_keys = self._all_sizes, None
+        if simulated_budget_tokens is not None:
+            self._sizes = simulated_sizes(self._all_sizes, self.run_tokens, simulated_budget_tokens)
+            chosen = seed if subset_seed is None else subset_seed
+            keys = [key_of(chosen, "subset", each.name) for each in self._components]
+            self._subset_keys = np.array(keys, dtype=np.uint64)
         self._keys = np.array([each.key for each in self._components], dtype=np.uint64)
         self._run = blocks_of(self.mixture, num_steps * batch_sequences)
         unusable = (self._sizes == 0) & np.array([any(each.counts) for each in self.mixture.components])
@@ -131,7 +138,7 @@ class TrainingOrder:
         """Returns how many sequences the whole run takes of each component, by name."""
         return {each.name: int(count) for each, count in zip(self._components, self._run.draws, strict=True)}
 
-    def _check(self, mixture: str, simulated_budget_tokens: int | None) -> None:
+    def _check(self, mixture: str) -> None:
         found = self.mixture
         if found.token_store != self.index.fingerprint:
             raise StepFailed(
@@ -151,10 +158,14 @@ class TrainingOrder:
                 f"the run takes {self.run_tokens} tokens; the mixture's epochs were capped for at most "
                 f"{max(found.budgets_tokens)}. Add the run's budget to budgets_tokens in mix/weights"
             )
-        if simulated_budget_tokens is not None and simulated_budget_tokens <= self.run_tokens:
+
+    def _check_simulation(self, mixture: str, budget: int | None, subset_seed: int | None) -> None:
+        check_simulated_epochs(self.run_tokens, budget, subset_seed)
+        if budget is not None and budget > max(self.mixture.budgets_tokens) * _BUDGET_SLACK:
             raise ConfigError(
-                f"simulated_budget_tokens is {simulated_budget_tokens}, the run itself takes {self.run_tokens}: only a "
-                f"smaller run can stand for a larger one. Leave it None for the real run"
+                f"simulated_budget_tokens is {budget}; the epochs of the mixture {mixture} were capped for at most "
+                f"{max(self.mixture.budgets_tokens)}. Add the budget of the run that is simulated to budgets_tokens in "
+                f"mix/weights"
             )
 
     def _component(self, name: str, cells: tuple[str, ...]) -> _Component:
@@ -208,67 +219,12 @@ class TrainingOrder:
         epochs, places = np.divmod(drawn, sizes)
         keys = self._keys[components]
         shuffled = permute(places, sizes, mix(keys ^ mix(epochs.astype(np.uint64))))
-        if not np.array_equal(self._sizes, self._all_sizes):  # the slice is a random one, the same in every epoch
-            shuffled = permute(shuffled, self._all_sizes[components], keys)
+        if self._subset_keys is not None:  # a random subset, the same in every epoch
+            shuffled = permute(shuffled, self._all_sizes[components], self._subset_keys[components])
         self._blocks[block] = (components, shuffled)
         if len(self._blocks) > _BLOCKS_KEPT:
             self._blocks.popitem(last=False)
         return self._blocks[block]
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluationSet:
-    """One evaluation set cut into sequences so that every byte of it is predicted exactly once."""
-
-    tokens: np.ndarray
-    """int32[n, S + 1]: inputs are tokens[:, :-1], targets tokens[:, 1:]."""
-    segment_ids: np.ndarray
-    """int32[n, S + 1]: number of the document within the row; -1 on padding."""
-    loss_mask: np.ndarray
-    """bool[n, S]: which targets count: not begin tokens, not padding."""
-    target_bytes: np.ndarray
-    """int32[n, S]: UTF-8 bytes that each target stands for, 0 for special tokens. Bits per byte of any counted targets is
-    their loss in nats, summed, / ln 2 / their bytes."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all counted targets: of all documents, where each starts with a begin token."""
-        return int(self.target_bytes[self.loss_mask].sum())
-
-
-def evaluation_batches(tokens_path: str, sequence_length: int) -> dict[str, EvaluationSet]:
-    """Returns the evaluation sets of a token store, by name, in order of name.
-
-    Args:
-        tokens_path: token store of tokenize/cache over held-out documents, one cell a set.
-        sequence_length: S, in tokens.
-    """
-    index = read_index(tokens_path)
-    lengths = read_token_bytes(tokens_path)
-    sets = {}
-    for entry in index.cells:
-        cell = read_cell(tokens_path, entry.name, index)
-        check_token_bytes(cell, lengths, f"{tokens_path}: cell {entry.name}")
-        sets[entry.name] = _evaluation_set(cell, sequence_length, index.begin_token, lengths)
-    return sets
-
-
-def _evaluation_set(
-    cell: TokenCell, sequence_length: int, begin_token: int | None, lengths: np.ndarray
-) -> EvaluationSet:
-    num_tokens, length = len(cell.tokens), sequence_length
-    num_sequences = max(1, -(-(num_tokens - 1) // length))
-    padded = np.full(num_sequences * length + 1, begin_token or 0, dtype=np.int32)
-    padded[:num_tokens] = cell.tokens
-    document = np.searchsorted(cell.offsets, np.arange(len(padded)), side="right") - 1
-    places = np.arange(num_sequences)[:, None] * length + np.arange(length + 1)[None, :]
-    real = places < num_tokens
-    segments = document[places] - document[places[:, :1]]
-    first = np.zeros(len(padded), dtype=bool)
-    first[cell.offsets[:-1]] = begin_token is not None
-    mask = real[:, 1:] & ~first[places[:, 1:]]
-    tokens, segment_ids = padded[places], np.where(real, segments, -1).astype(np.int32)
-    return EvaluationSet(tokens, segment_ids, mask, lengths[tokens[:, 1:]])
 
 
 def _segments(offsets: np.ndarray, start: int, length: int) -> np.ndarray:

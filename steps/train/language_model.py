@@ -9,8 +9,9 @@ experiment file needs and loads no jax; the work is in `steps.train.loop`.
 from dataclasses import dataclass
 from typing import Annotated
 
-from marin_exec import ConfigError, InputPath, Out, kind, measured, runtime
+from marin_exec import ConfigError, InputPath, Out, added_default, kind, measured, runtime
 from steps.config_checks import check_number
+from steps.mix.simulated_epochs import check_simulated_epochs
 from steps.model.config import ModelConfig
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.content import content_digest
@@ -68,6 +69,13 @@ class TrainConfig:
     """Share of the run between checkpoints; the end is always kept."""
     evaluation_sequences: int | None = None
     """Sequences taken from the front of each held-out set; None takes all."""
+    simulated_budget_tokens: Annotated[int | None, added_default(None)] = None
+    """Simulated epoching, for experiments: the tokens of the larger run that this one stands for. Of each component only
+    the share own tokens / these is used, so that data repeats as often as there. None for a run that is meant itself."""
+    subset_seed: Annotated[int | None, added_default(None)] = None
+    """With a simulated budget: which sequences are used; None goes by `seed`."""
+    real: Annotated[bool, runtime] = False
+    """Marks a run that is meant itself and stands for no other: a simulated budget is refused."""
     wandb_mode: Annotated[str, runtime] = "auto"
     """"auto" is online when WANDB_API_KEY is set and offline otherwise; or "online", "offline", "disabled"."""
     wandb_project: Annotated[str, runtime] = "marin-exec"
@@ -83,7 +91,8 @@ class TrainConfig:
         for name in ("batch_sequences", "num_steps", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train: {name} is {getattr(self, name)}; at least 1 is needed")
-        check_number(self, "evaluation_sequences", low=1)
+        check_number(self, "evaluation_sequences", "simulated_budget_tokens", low=1)
+        check_simulated_epochs(self.run_tokens, self.simulated_budget_tokens, self.subset_seed, real=self.real)
         for name in ("evaluate_every", "checkpoint_every"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(
@@ -97,6 +106,11 @@ class TrainConfig:
             raise ConfigError(
                 f'train: wandb_mode is "{self.wandb_mode}"; "auto", "online", "offline" and "disabled" are allowed'
             )
+
+    @property
+    def run_tokens(self) -> int:
+        """Tokens predicted in the whole run."""
+        return self.num_steps * self.batch_sequences * self.model.sequence_length
 
     @property
     def checkpoints(self) -> list[str]:

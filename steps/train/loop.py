@@ -20,7 +20,8 @@ from levanter.tracker import Tracker
 from marin_exec import ConfigError, Milestone, Out, StepFailed
 from steps.evaluate.losses import Evaluation, Evaluator
 from steps.files import write_json
-from steps.mix.order import TrainingOrder, evaluation_batches
+from steps.mix.evaluation_sets import evaluation_batches
+from steps.mix.order import TrainingOrder
 from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
 from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
 from steps.train.cadence import checkpoint_name, due_steps
@@ -80,6 +81,8 @@ def _train(config: TrainConfig, out: Out) -> TrainResult:
         batch_sequences=config.batch_sequences,
         num_steps=config.num_steps,
         seed=config.seed,
+        simulated_budget_tokens=config.simulated_budget_tokens,
+        subset_seed=config.subset_seed,
     )
     sets = evaluation_batches(config.evaluation, config.model.sequence_length)
     evaluator = Evaluator(sets, config.model, sequences_per_set=config.evaluation_sequences)
@@ -196,6 +199,7 @@ def _described(config: TrainConfig) -> dict[str, Any]:
     """What `run.json` holds: only what equal runs share."""
     model = config.model
     tokens = config.num_steps * config.batch_sequences * model.sequence_length
+    simulated = {"simulated_budget_tokens": config.simulated_budget_tokens, "subset_seed": config.subset_seed}
     return {
         "model": dataclasses.asdict(model),
         "optimizer": dataclasses.asdict(config.optimizer),
@@ -210,6 +214,7 @@ def _described(config: TrainConfig) -> dict[str, Any]:
         "flops": training_flops(model, tokens),
         "flops_with_lm_head": training_flops(model, tokens, with_lm_head=True),
         "checkpoints": config.checkpoints,
+        **(simulated if config.simulated_budget_tokens is not None else {}),
     }
 
 

@@ -1,8 +1,12 @@
 import json
+import math
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +16,10 @@ from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
 from steps.mix.mixture import read_mixture
-from steps.mix.order import TrainingOrder, evaluation_batches
+from steps.mix.order import TrainingOrder
+from steps.mix.permutation import key_of, mix, permute
 from steps.mix.weights import Phase, Proportional, WeightTable
-from steps.tokenize.store import TokenCell, read_cell
+from steps.tokenize.store import read_cell
 from tests.steps.mix.token_stores import BEGIN, make_mixture, random_cell, write_store
 
 S = 16
@@ -215,6 +220,8 @@ def test_order_another_token_store_is_refused(store, two_phases, tmp_path):
         ({"batch_sequences": 0}, "at least 1"),
         ({"simulated_budget_tokens": 12_800}, "Leave it None for the real run"),  # exactly the run's own size
         ({"simulated_budget_tokens": 5_000}, "Leave it None for the real run"),
+        ({"simulated_budget_tokens": 30_000}, "capped for at most 20000"),
+        ({"subset_seed": 3}, "nothing is cut"),
         ({"num_steps": 1, "batch_sequences": 1}, "a phase would have none"),
     ],
 )
@@ -231,7 +238,7 @@ def test_order_step_outside_the_run_is_refused(store, two_phases):
 
 def test_order_simulated_budget_repeats_as_the_larger_run_would(store, tmp_path):
     mixture, _ = make_mixture(tmp_path, store)
-    order = make_order(store, mixture, simulated_budget_tokens=51_200)  # four times the run
+    order = make_order(store, mixture, num_steps=25, simulated_budget_tokens=12_800)  # four times the run
     rows = run_rows(order)
     for component in read_mixture(mixture).components:
         drawn = Counter(row for cell, row in rows if cell == component.name)
@@ -243,6 +250,85 @@ def test_order_simulated_budget_repeats_as_the_larger_run_would(store, tmp_path)
     everything = sequences_of(store, ("c00q0",))
     places = sorted(everything.index(row) for row in set(first))
     assert places[-1] > 0.7 * len(everything)  # a random slice, not the head of the cell
+
+
+def test_order_simulated_budget_shows_as_many_epochs_as_the_run_it_stands_for(store, tmp_path):
+    mixture, _ = make_mixture(tmp_path, store)
+    small = make_order(store, mixture, num_steps=25, simulated_budget_tokens=12_800)
+    large = make_order(store, mixture)
+    for component in read_mixture(mixture).components:
+        seen = {row for cell, row in run_rows(small) if cell == component.name}
+        whole = {row for cell, row in run_rows(large) if cell == component.name}
+        small_epochs = small.draws()[component.name] / (component.sequences // 4)
+        large_epochs = large.draws()[component.name] / component.sequences
+        assert small_epochs == pytest.approx(large_epochs, rel=0.2)
+        assert len(seen) <= component.sequences // 4 < len(whole)
+
+
+def test_order_subset_seed_alone_chooses_what_is_left(store, tmp_path):
+    """Runs that are compared see the same data if they have one subset seed, whatever their own seeds."""
+    mixture, _ = make_mixture(tmp_path, store)
+
+    def rows(**changes):
+        order = make_order(store, mixture, num_steps=50, simulated_budget_tokens=20_000, **changes)
+        return [row for cell, row in run_rows(order) if cell == "c00q0"]
+
+    one, other_seed, other_subset = rows(subset_seed=3), rows(subset_seed=3, seed=2), rows(subset_seed=4)
+    assert one != other_seed and set(one) == set(other_seed)
+    assert len(set(one) & set(other_subset)) < 0.9 * len(set(one))
+    assert set(rows()) == set(rows(subset_seed=1))  # its own seed is 1
+
+
+def sequential_reference(store: str, path: str, num_steps: int, batch: int, seed: int) -> Iterator[tuple[str, bytes]]:
+    """The order as a loop that keeps counters: blocks one after the other, a shuffled list for every epoch."""
+    mixture, total = read_mixture(path), num_steps * batch
+    bounds = [*(round(start * total) for start in mixture.phase_starts), total]
+    sequences = {each.name: sequences_of(store, each.cells) for each in mixture.components}
+    drawn, shuffled, block = Counter(), {}, 0
+    for phase, (place, end) in enumerate(pairwise(bounds)):
+        while place < end:
+            size = min(end - place, mixture.block_sequences)
+            shares = {
+                each.name: Fraction(each.counts[phase] * size, mixture.block_sequences) for each in mixture.components
+            }
+            counts = {name: math.floor(share) for name, share in shares.items()}
+            allowed = [name for name in shares if shares[name] and name not in mixture.rounded_down]
+            by_remainder = sorted(allowed, key=lambda name: counts[name] - shares[name])
+            for turn in range(size - sum(counts.values())):
+                counts[by_remainder[turn % len(by_remainder)]] += 1
+            labels = [name for name, count in counts.items() for _ in range(count)]
+            for slot in shuffle(size, key_of(seed, "block", block)):
+                name = labels[slot]
+                epoch, position = divmod(drawn[name], len(sequences[name]))
+                if position == 0:
+                    key = np.array([key_of(seed, "component", name)], np.uint64) ^ mix(np.array([epoch], np.uint64))
+                    shuffled[name] = shuffle(len(sequences[name]), int(mix(key)[0]))
+                yield name, sequences[name][shuffled[name][position]]
+                drawn[name] += 1
+            place, block = place + size, block + 1
+
+
+def shuffle(size: int, key: int) -> list[int]:
+    return permute(np.arange(size), np.full(size, size), np.full(size, key, np.uint64)).tolist()
+
+
+@given(
+    seed=st.integers(0, 2**40),
+    batch=st.integers(1, 40),
+    num_steps=st.integers(8, 30),
+    block=st.sampled_from([7, 32, 64]),
+    fraction=st.floats(0.2, 0.9),
+)
+@settings(max_examples=12, deadline=None)
+def test_order_equals_a_plain_loop_that_keeps_counters(
+    store, tmp_path_factory, seed, batch, num_steps, block, fraction
+):
+    phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=2.0), start_fraction=fraction))
+    path, _ = make_mixture(
+        tmp_path_factory.mktemp("reference"), store, block_sequences=block, phases=phases, min_sequences=1
+    )
+    order = make_order(store, path, seed=seed, batch_sequences=batch, num_steps=num_steps)
+    assert run_rows(order) == list(sequential_reference(store, path, num_steps, batch, seed))
 
 
 def test_order_weight_table_decides_what_is_seen(store, tmp_path):
@@ -283,26 +369,3 @@ def test_mixture_file_with_counts_changed_by_hand_is_refused(store, tmp_path):
     file.write_text(json.dumps(body))
     with pytest.raises(StepFailed, match="65 sequences a block where 64"):
         make_order(store, mixture)
-
-
-def test_evaluation_batches_predict_every_token_but_begin_exactly_once(store):
-    sets = evaluation_batches(store, S)
-    assert list(sets) == sorted(CELLS)
-    for name, each in sets.items():
-        cell = read_cell(store, name)
-        assert each.tokens.shape == each.segment_ids.shape == (len(each.loss_mask), S + 1)
-        assert each.tokens.dtype == each.segment_ids.dtype == np.int32
-        targets = each.tokens[:, 1:][each.loss_mask]
-        expected = np.delete(cell.tokens, cell.offsets[:-1])
-        assert np.array_equal(targets, expected)  # in order, each once, no begin token, no padding
-        assert each.num_bytes == cell.document_bytes.sum()
-        inside = each.segment_ids[:, 1:] == each.segment_ids[:, :-1]
-        assert np.all(inside[each.loss_mask])  # no target is predicted from another document's token
-
-
-def test_evaluation_batches_shorter_than_a_sequence_is_padded(tmp_path):
-    cell = TokenCell(np.array([0, 5, 6], np.int32), np.array([0, 3]), ["only"], np.array([6]))
-    found = evaluation_batches(write_store(tmp_path, {"tiny": cell}), 8)["tiny"]
-    assert found.loss_mask.tolist() == [[True, True] + [False] * 6]
-    assert found.num_bytes == 6
-    assert found.segment_ids.tolist() == [[0, 0, 0] + [-1] * 6]

@@ -59,6 +59,29 @@ def test_permute_neighbours_land_far_apart_without_a_pattern():
             assert np.histogram(window, bins=4, range=(0, size))[0].min() >= 5
 
 
+def seen_together(image: np.ndarray, batch: int) -> float:
+    """Pairs that lie within 64 of each other before the shuffle and in one batch after it, over what chance gives."""
+    batches = np.empty(len(image), dtype=int)
+    batches[image] = np.arange(len(image)) // batch  # batches[item]: where the item that stood there is shown
+    distances = range(1, 65)
+    together = np.mean([np.mean(batches[d:] == batches[:-d]) for d in distances])
+    return together * len(image) / batch
+
+
+def test_permute_scatters_neighbours_where_a_linear_congruential_one_keeps_them_together():
+    """Documents of one file lie side by side: a shuffle that keeps them near each other makes batches of one topic.
+
+    A step of 2 ** 12 + 1 over 2 ** 18 is a full-period linear congruential permutation, in which the item 64 places on
+    comes 64 places on.
+    """
+    size, batch = 2**18, 256
+    linear = (np.arange(size) * (2**12 + 1) + 12_345) % size
+    assert len(np.unique(linear)) == size
+    assert seen_together(linear, batch) > 10
+    for key in range(3):
+        assert seen_together(whole(size, key), batch) < 1.5
+
+
 def test_permute_cycle_walking_keeps_the_distribution_even():
     """Positions of item 0 over 6,000 keys are uniform over 6 places: chi-square with 5 degrees of freedom."""
     keys = np.arange(6000, dtype=np.uint64)

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from marin_exec import StepFailed
 from steps.documents import read_all
-from steps.mix.order import evaluation_batches
+from steps.mix.evaluation_sets import evaluation_batches
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
 from steps.tokenize.store import read_cell
