@@ -5,15 +5,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from marin_exec import ConfigError, InputPath, Out, kind
+from marin_exec import ConfigError, InputPath, Out, added_default, kind
 from steps.config_checks import check_choice, check_number
-from steps.mix.allocation import cap_exposures, round_to_block
-from steps.mix.blocks import phase_lengths, run_blocks
-from steps.mix.mixture import MIXTURE_FILE, TAIL, Component, Mixture, write_mixture
+from steps.mix.layout import Layout, lay_out
+from steps.mix.mixture import MIXTURE_FILE, TAIL, Mixture, write_mixture
+from steps.mix.weights_file import read_weights
 from steps.tokenize.store import CellEntry, TokenIndex, read_index
 
 _CELL_QUALITY = re.compile(r"c\d+q(\d+)")
@@ -39,6 +39,9 @@ class WeightTable:
 
     weights: dict[str, float]
     """Not negative; normalised to sum 1."""
+    token_store: Annotated[str | None, added_default(None)] = None
+    """Fingerprint of the store that the weights were made for (`fingerprint` in the result of tokenize/cache): another one
+    is refused. None checks the names of the cells alone."""
 
     def __post_init__(self) -> None:
         bad = {name: weight for name, weight in self.weights.items() if not 0 <= weight < math.inf}
@@ -49,10 +52,23 @@ class WeightTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredWeights:
+    """Weights that a step wrote for this token store, as a weight search does; for another store they are refused."""
+
+    weights: InputPath
+    """Weights file: `candidate / "weights.json"`, or `designs / "design-003.json"`."""
+    phase: int = 0
+    """Which of the phases in the file, counted from 0."""
+
+    def __post_init__(self) -> None:
+        check_number(self, "phase", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Phase:
     """A part of the run with its own weights."""
 
-    rule: Proportional | WeightTable
+    rule: Proportional | WeightTable | StoredWeights
     """How the weights come about."""
     start_fraction: float = 0.0
     """Where in the run it starts; the first phase at 0."""
@@ -123,58 +139,22 @@ def mixture_weights(config: WeightsConfig, out: Out) -> WeightsResult:
             may not or cannot bring it down.
     """
     index = read_index(config.tokens)
-    mixture = _mixture(config, index)
+    raw = np.stack([phase_weights(phase.rule, index) for phase in config.phases])
+    mixture = lay_out(layout_of(config), index, raw)
     write_mixture(out.file(MIXTURE_FILE), mixture)
     return _result(mixture, index.cells, out)
 
 
-def _mixture(config: WeightsConfig, index: TokenIndex) -> Mixture:
-    raw = np.array([_phase_weights(phase.rule, index.cells) for phase in config.phases])  # [phase, cell]
-    groups = _components(index.cells, raw, config)
-    names = [name for name, _ in groups]
-    weights = np.stack([raw[:, members].sum(axis=1) for _, members in groups])  # [component, phase]
-    tokens = np.array([sum(index.cells[i].tokens for i in members) for _, members in groups], dtype=np.int64)
-    sequences = np.maximum(tokens - 1, 0) // config.sequence_length
-    available = sequences * config.sequence_length
-    _check_available(names, weights, available)
-    starts, cap, block = tuple(each.start_fraction for each in config.phases), config.max_epochs, config.block_sequences
-    runs = [max(1, budget // config.sequence_length) for budget in config.budgets_tokens]  # sequences of each
-    shares = phase_lengths(starts, max(runs)) / max(runs)
-    budget = max(runs) * config.sequence_length
-    weights, capped = cap_exposures(names, weights, available, shares, budget, cap, config.over_cap)
-
-    def epochs(counts: np.ndarray, down: np.ndarray) -> np.ndarray:
-        draws = np.array([run_blocks(counts, down, starts, run).draws for run in runs])  # [budget, component]
-        return np.divide(draws, sequences, out=np.zeros(draws.shape), where=sequences > 0)
-
-    counts, down = round_to_block(
-        names, weights, capped, block, cap, lambda counts, down: epochs(counts, down).max(axis=0)
-    )
-    by_budget = epochs(counts, down).tolist()
-    return Mixture(
-        token_store=index.fingerprint,
+def layout_of(config: WeightsConfig) -> Layout:
+    """Returns what of the config decides how weights become a mixture."""
+    return Layout(
         sequence_length=config.sequence_length,
-        block_sequences=block,
-        phase_starts=starts,
         budgets_tokens=tuple(config.budgets_tokens),
-        max_epochs=cap,
-        components=tuple(
-            Component(
-                name=name,
-                cells=tuple(index.cells[i].name for i in members),
-                tokens=int(tokens[row]),
-                sequences=int(sequences[row]),
-                weights=tuple(weights[row].tolist()),
-                counts=tuple(counts[row].tolist()),
-                exposures=tuple(each[row] for each in by_budget),
-            )
-            for row, (name, members) in enumerate(groups)
-        ),
-        capped=tuple(name for name, held in zip(names, capped, strict=True) if held),
-        rounded_down=tuple(name for name, rounded in zip(names, down, strict=True) if rounded),
-        rounded_to_zero=tuple(
-            name for row, name in enumerate(names) if np.any((weights[row] > 0) & (counts[row] == 0))
-        ),
+        phase_starts=tuple(each.start_fraction for each in config.phases),
+        block_sequences=config.block_sequences,
+        min_sequences=config.min_sequences,
+        max_epochs=config.max_epochs,
+        over_cap=config.over_cap,
     )
 
 
@@ -198,19 +178,23 @@ def _result(mixture: Mixture, cells: Sequence[CellEntry], out: Out) -> WeightsRe
     )
 
 
-def _phase_weights(rule: Proportional | WeightTable, cells: Sequence[CellEntry]) -> np.ndarray:
-    """float64[cells], sum 1."""
-    names = [cell.name for cell in cells]
-    if isinstance(rule, WeightTable):
-        missing, unknown = sorted(set(names) - set(rule.weights)), sorted(set(rule.weights) - set(names))
-        if missing or unknown:
-            raise ConfigError(
-                f"the weight table lacks cells {missing} and names cells {unknown} that the token store has not; name "
-                f"every cell of the store, with 0 to leave one out"
-            )
-        weights = np.array([rule.weights[name] for name in names], dtype=np.float64)
+def phase_weights(rule: Proportional | WeightTable | StoredWeights, index: TokenIndex) -> np.ndarray:
+    """Returns the weights that a rule gives the C cells of a store: float64[C], sum 1.
+
+    Raises:
+        ConfigError: the rule does not fit the store's cells.
+        StepFailed: stored weights were made for another store.
+    """
+    names = [cell.name for cell in index.cells]
+    if isinstance(rule, StoredWeights):
+        stored = read_weights(rule.weights, index)
+        if rule.phase >= len(stored):
+            raise ConfigError(f"StoredWeights.phase: {rule.phase}; {rule.weights} has phases 0 to {len(stored) - 1}")
+        weights = stored[rule.phase]
+    elif isinstance(rule, WeightTable):
+        weights = _table_weights(rule, index, names)
     else:
-        weights = np.array([cell.tokens for cell in cells], dtype=np.float64) ** rule.size_exponent
+        weights = np.array([cell.tokens for cell in index.cells], dtype=np.float64) ** rule.size_exponent
         if rule.quality_exponent:
             weights *= np.array([_bucket(name) + 1.0 for name in names]) ** rule.quality_exponent
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or weights.sum() <= 0:
@@ -219,29 +203,23 @@ def _phase_weights(rule: Proportional | WeightTable, cells: Sequence[CellEntry])
     return weights / weights.sum()
 
 
+def _table_weights(rule: WeightTable, index: TokenIndex, names: list[str]) -> np.ndarray:
+    if rule.token_store is not None and rule.token_store != index.fingerprint:
+        raise ConfigError(
+            f"WeightTable.token_store: {rule.token_store[:16]}; the token store is {index.fingerprint[:16]}. The table was "
+            f"made for other cells, even where names are the same: make one for this store"
+        )
+    missing, unknown = sorted(set(names) - set(rule.weights)), sorted(set(rule.weights) - set(names))
+    if missing or unknown:
+        raise ConfigError(
+            f"the weight table lacks cells {missing} and names cells {unknown} that the token store has not; name "
+            f"every cell of the store, with 0 to leave one out"
+        )
+    return np.array([rule.weights[name] for name in names], dtype=np.float64)
+
+
 def _bucket(name: str) -> int:
     found = _CELL_QUALITY.fullmatch(name)
     if not found:
         raise ConfigError(f"cell {name!r} has no quality bucket in its name (cNNqQ); quality_exponent must be 0")
     return int(found[1])
-
-
-def _components(cells: Sequence[CellEntry], raw: np.ndarray, config: WeightsConfig) -> list[tuple[str, list[int]]]:
-    """Names and member cells of the components: cells in order, then the tail of those too small.
-
-    A cell is too small with fewer sequences than min_sequences, or where its weight, though not 0, gives less than
-    one sequence a block. Cells without weight stand alone (they are never drawn), so that their weight stays 0.
-    """
-    alone, tail = [], []
-    for i, cell in enumerate(cells):
-        share = raw[:, i][raw[:, i] > 0] * config.block_sequences
-        small = cell.tokens < config.min_sequences * config.sequence_length + 1 or (share.size and share.min() < 1)
-        (tail if small and share.size else alone).append(i)
-    groups = [(cells[i].name, [i]) for i in alone]
-    return [*groups, (TAIL, tail)] if tail else groups
-
-
-def _check_available(names: list[str], weights: np.ndarray, available: np.ndarray) -> None:
-    for name, row, tokens in zip(names, weights, available, strict=True):
-        if tokens == 0 and row.sum() > 0:
-            raise ConfigError(f"component {name} has weight but not one whole sequence; lower sequence_length")

@@ -5,18 +5,25 @@ the same bits with one thread or two (measured; docs/model.md). NPROC is the siz
 """
 
 import os
+from pathlib import Path
 
 from marin_exec import Resources
 
 UNSPLIT_PRODUCTS = "--xla_cpu_multi_thread_eigen=false"
 
 
-def train_resources(num_threads: int = 1, ranks: int = 1) -> Resources:
+def train_resources(num_threads: int = 1, ranks: int = 1, compiled: Path | None = None) -> Resources:
     """Returns resources for a training or evaluation step on CPUs: so many cores and XLA threads, reproducible bits.
 
-    Training may run in several ranks; each gets as many.
+    Args:
+        num_threads: cores and XLA threads of each rank.
+        ranks: in which training may run.
+        compiled: local folder that keeps compiled functions from one process to the next, for many runs of one shape on
+            machines of one kind. None compiles in every process.
     """
     env = {"XLA_FLAGS": UNSPLIT_PRODUCTS, "NPROC": str(num_threads), "JAX_PLATFORMS": "cpu"}
+    if compiled is not None:
+        env["JAX_COMPILATION_CACHE_DIR"] = str(compiled)
     return Resources(cpus=num_threads, env=env, ranks=ranks)
 
 
