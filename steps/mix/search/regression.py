@@ -13,7 +13,7 @@ import numpy as np
 KERNELS = ("matern", "linear")
 NORMAL_95 = 1.959964
 """Half the width of a 95 % interval, in standard deviations."""
-_STARTS = 4
+_STARTS = 2  # of the optimisation, besides the first
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,14 @@
 import json
 
+import numpy as np
 import pytest
 
 from marin_exec import ConfigError, StepFailed
+from steps.mix.layout import Layout, lay_out
 from steps.mix.mixture import read_mixture
-from steps.mix.weights import Phase, Proportional, WeightTable
-from steps.tokenize.store import read_index
+from steps.mix.weights import Phase, Proportional, StoredWeights, WeightTable
+from steps.mix.weights_file import cell_weights, write_weights
+from steps.tokenize.store import CellEntry, TokenIndex, read_index
 from tests.steps.mix.token_stores import make_mixture, random_cell, write_store
 
 CELLS = {"c00q0": 200, "c00q4": 100, "c01q1": 50, "c01q2": 3, "c02q0": 2}
@@ -66,6 +69,82 @@ def test_weights_table_must_name_exactly_the_store_s_cells(store, tmp_path):
     del table["c01q1"]
     with pytest.raises(ConfigError, match=r"lacks cells \['c01q1'\] and names cells \['c77q0'\]"):
         make_mixture(tmp_path, store, phases=(Phase(rule=WeightTable(weights=table)),))
+
+
+def test_weights_table_for_a_store_of_the_same_names_is_refused(store, tmp_path):
+    """Topics and buckets that are made anew have the old names: weights for the old ones say nothing about them."""
+    other = write_store(tmp_path / "other", {name: random_cell(name, count, seed=3) for name, count in CELLS.items()})
+    table = WeightTable(weights=dict.fromkeys(CELLS, 1.0), token_store=read_index(store).fingerprint)
+    make_mixture(tmp_path / "a", store, phases=(Phase(rule=table),))
+    with pytest.raises(ConfigError, match=r"WeightTable\.token_store"):
+        make_mixture(tmp_path / "b", other, phases=(Phase(rule=table),))
+
+
+def test_stored_weights_are_those_of_their_phase_and_of_one_store(store, tmp_path):
+    index = read_index(store)
+    table = np.array([[0.5, 0.2, 0.3, 0, 0], [0.1, 0.6, 0.3, 0, 0]])
+    write_weights(str(tmp_path / "weights.json"), cell_weights(index, (0.0, 0.8), table))
+    rules = [StoredWeights(weights=str(tmp_path / "weights.json"), phase=phase) for phase in range(3)]
+    phases = (Phase(rule=rules[0]), Phase(rule=rules[1], start_fraction=0.8))
+    path, _ = make_mixture(tmp_path / "a", store, phases=phases)
+    for phase in (0, 1):
+        assert list(weights_of(path, phase).values()) == pytest.approx(table[phase])
+    with pytest.raises(ConfigError, match=r"StoredWeights\.phase: 2; .* has phases 0 to 1"):
+        make_mixture(tmp_path / "b", store, phases=(Phase(rule=rules[2]),))
+    other = write_store(tmp_path / "other", {name: random_cell(name, count, seed=3) for name, count in CELLS.items()})
+    with pytest.raises(StepFailed, match="weights for the token store"):
+        make_mixture(tmp_path / "c", other, phases=phases)
+    missing = StoredWeights(weights=str(tmp_path / "nowhere.json"))
+    with pytest.raises(StepFailed, match=r"nowhere\.json: not there"):
+        make_mixture(tmp_path / "d", store, phases=(Phase(rule=missing),))
+
+
+def test_lay_out_two_hundred_cells_of_trillions_of_tokens():
+    """The size of Marin's hero run: 40 topics x 5 qualities, 23.1 T tokens, 15 T and 3.75 T, at most 8 epochs."""
+    random = np.random.default_rng(0)
+    names = [f"c{topic:02d}q{bucket}" for topic in range(40) for bucket in range(5)]
+    available = (random.dirichlet(np.full(200, 0.6)) * 23_106_103_007_622).astype(np.int64)
+    cells = tuple(
+        CellEntry(name=name, tokens=int(tokens), documents=1, bytes=1, digest="0")
+        for name, tokens in zip(names, available, strict=True)
+    )
+    index = TokenIndex(
+        begin_token=0, end_token=None, vocabulary_size=128_256, tokenizer_digest="", split="train", cells=cells
+    )
+    budgets, block, length = (15e12, 3.75e12), 49_152, 4096
+    layout = Layout(
+        sequence_length=length, budgets_tokens=(int(sum(budgets)),), phase_starts=(0.0, 0.8), block_sequences=block,
+        min_sequences=16, max_epochs=8.0, over_cap="water_fill",
+    )  # fmt: skip
+    raw = np.stack([(available / available.sum()) ** power for power in (0.7, 0.3)])
+    raw /= raw.sum(axis=1, keepdims=True)
+    mixture = lay_out(layout, index, raw)
+    assert mixture.capped  # small cells at power 0.3 would be seen too often
+    counts = np.array([each.counts for each in mixture.components])
+    assert counts.sum(axis=0).tolist() == [block, block]
+    for each, count in zip(mixture.components, counts, strict=True):
+        epochs = sum(budget * share / block for budget, share in zip(budgets, count, strict=True)) / each.tokens
+        assert epochs <= 8 + 1e-6 and each.exposures[0] == pytest.approx(epochs, rel=1e-4, abs=1e-6)
+    assert sorted(cell for each in mixture.components for cell in each.cells) == names
+    zero = {each.name for each, count in zip(mixture.components, counts, strict=True) if not count.all()}
+    assert zero == set(mixture.rounded_to_zero)
+    within = np.abs(counts / block - np.array([each.weights for each in mixture.components]))
+    assert within.max() <= 1.5 / block
+
+
+def test_weights_name_what_gets_no_sequence_in_a_block(store, tmp_path):
+    """A weight below the lattice is 0 in fact; who asked for it is told."""
+    table = {**dict.fromkeys(CELLS, 0.0), "c00q0": 1.0, "c00q4": 1.0, "c01q2": 1e-4}
+    path, result = make_mixture(tmp_path, store, phases=(Phase(rule=WeightTable(weights=table)),))
+    mixture = read_mixture(path)
+    assert mixture.components[-1].cells == ("c01q2",) and mixture.components[-1].counts == (0,)
+    assert result.rounded_to_zero == ["tail"]
+
+
+@pytest.mark.parametrize("block", [0, 65_536])
+def test_weights_block_outside_what_positions_in_it_can_count_is_refused(store, tmp_path, block):
+    with pytest.raises(ConfigError, match="block_sequences"):
+        make_mixture(tmp_path, store, block_sequences=block)
 
 
 def test_weights_table_zero_leaves_a_cell_out(store, tmp_path):
