@@ -29,7 +29,7 @@ class HeldoutConfig:
     """Sparse table of dedup/exact."""
     fuzzy: InputPath
     """Sparse table of dedup/fuzzy."""
-    heuristics: InputPath = None
+    heuristics: InputPath | None = None
     """Dense table of quality/heuristics; None takes documents whatever their quality."""
     fraction: float | None = None
     """Share of each source's eligible documents to hold out, rounded. Either this or `count` is set."""

@@ -1,11 +1,10 @@
-"""The step "quality/heuristics": scores of published filter rules, and a keep-or-drop decision by thresholds.
+"""The step "quality/heuristics": a keep-or-drop decision by limits on the scores of published filter rules.
 
-Output: a dense attribute table (`<source>/part-NNNNN.parquet`: id, keep, reasons, one column a score), `samples.json`
-(removed documents by reason, to be read) and `quantiles.json` (how each score is spread in each source, to choose
-thresholds by). Nothing is removed here.
+Output: a dense attribute table (`<source>/part-NNNNN.parquet`: id, keep, reasons; and every score, unless the scores came
+from `quality/heuristic_scores`), `samples.json` (removed documents by reason, to be read) and `quantiles.json` (how each
+score is spread in each source, to choose limits by). Nothing is removed here.
 """
 
-import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,14 +13,16 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ConfigError, Out, ShardOut, kind, measured
+from marin_exec import ConfigError, InputPath, Out, ShardOut, kind, measured
 from steps.config_checks import check_number, check_sources
 from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, read_table, shard_names, write_table
-from steps.files import write_bytes, write_json
-from steps.heuristics.presets import CODE, PROSE, REFERENCE, Preset
-from steps.heuristics.scores import SCORE_NAMES, score_text
-from steps.seeded_ranks import choice_rank
+from steps.documents import NamedInput, join_dense, read_table, write_table
+from steps.files import write_json
+from steps.heuristics.language_rules import LANGUAGE_RULES, LanguageRule, preset_in
+from steps.heuristics.presets import PRESETS, Preset
+from steps.heuristics.scores import SCORE_NAMES
+from steps.heuristics.stop_words import STOP_WORDS
+from steps.samples import Ranked, chosen_samples, shard_samples, write_samples
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -34,8 +35,16 @@ class HeuristicsConfig:
     """Which preset judges which source, e.g. {"code": "code"}."""
     default_preset: str = "prose"
     """Judges the sources that `preset_by_source` does not name."""
-    presets: tuple[Preset, ...] = (PROSE, CODE, REFERENCE)
+    presets: tuple[Preset, ...] = PRESETS
     """The presets that names refer to, with all their limits: a changed limit is a changed identity."""
+    scores: InputPath | None = None
+    """Output of quality/heuristic_scores, so that other limits read no text; None scores here."""
+    languages: InputPath | None = None
+    """Output of documents/language; None judges every document as English."""
+    language_rules: tuple[LanguageRule, ...] = LANGUAGE_RULES
+    """How limits change by language, if there are languages."""
+    stop_words: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict(STOP_WORDS))
+    """By language, if there are languages. In one without, the number of stop words is not judged."""
     samples_per_reason: int = 20
     """At most so many removed documents a reason go to samples.json."""
     sample_characters: int = 600
@@ -58,6 +67,8 @@ class HeuristicsResult:
     characters_in: dict[str, int]
     characters_kept: dict[str, int]
     removed_by_rule: dict[str, dict[str, int]]
+    removed_by_one_rule: dict[str, dict[str, int]]
+    """Documents with this reason and no other: what would come back without the rule."""
     preset: dict[str, str]
     seconds: Annotated[float, measured]
 
@@ -66,63 +77,78 @@ class HeuristicsResult:
 class ShardTask:
     """One shard to judge."""
 
-    source: str
-    path: str
+    source: NamedInput
     shard: str
     preset: Preset
+    scores: str | None
+    languages: str | None
+    language_rules: tuple[LanguageRule, ...]
+    stop_words: dict[str, tuple[str, ...]]
     samples_per_reason: int
     seed: int
 
 
 @dataclass(frozen=True)
 class ShardCounts:
-    """What judging one shard gives back; `samples` has (rank, id) by rule, lowest ranks first."""
+    """What judging one shard gives back; counts and samples by rule."""
 
     documents: int
     kept: int
     characters: int
     characters_kept: int
-    removed: dict[str, int] = field(default_factory=dict)
-    samples: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    removed: dict[str, int]
+    removed_alone: dict[str, int]
+    samples: dict[str, Ranked]
 
 
-@kind("quality/heuristics", version=1)
+@kind("quality/heuristics", version=2)
 def judge_documents(config: HeuristicsConfig, out: Out) -> HeuristicsResult:
-    """Scores all documents and says which of them break a limit of their source's preset, and how.
+    """Says which documents break a limit of their source's preset, and how.
 
     Raises:
-        StepFailed: a source is not a documents data set.
+        StepFailed: a source is not a documents data set, or the scores or languages are not those of its documents.
     """
     started = time.monotonic()
     presets = _presets_by_source(config)
     tasks = {
         f"{source.name}/{shard}": ShardTask(
-            source.name, source.path, shard, presets[source.name], config.samples_per_reason, config.seed
+            source=source,
+            shard=shard,
+            preset=presets[source.name],
+            scores=config.scores,
+            languages=config.languages,
+            language_rules=config.language_rules,
+            stop_words=config.stop_words,
+            samples_per_reason=config.samples_per_reason,
+            seed=config.seed,
         )
         for source in config.sources
         for shard in document_shards(source.path)
     }
     counts = {name: ShardCounts(**value) for name, value in out.map_shards(judge_shard, tasks).items()}
     _write_samples(config, out, tasks, counts)
-    _write_quantiles(config, out)
+    _write_quantiles(config, out, tasks)
+
+    def of(source: NamedInput) -> list[ShardCounts]:
+        return [counts[name] for name, task in tasks.items() if task.source.name == source.name]
 
     def total(attribute: str) -> dict[str, int]:
-        return {
-            source.name: sum(getattr(counts[n], attribute) for n, task in tasks.items() if task.source == source.name)
-            for source in config.sources
-        }
+        return {source.name: sum(getattr(each, attribute) for each in of(source)) for source in config.sources}
 
-    removed = {source.name: Counter() for source in config.sources}
-    for name, task in tasks.items():
-        removed[task.source].update(counts[name].removed)
+    def by_rule(attribute: str) -> dict[str, dict[str, int]]:
+        sums = {}
+        for source in config.sources:
+            found = sum((Counter(getattr(each, attribute)) for each in of(source)), Counter())
+            sums[source.name] = {rule: found[rule] for rule in SCORE_NAMES if found[rule]}
+        return sums
+
     return HeuristicsResult(
         documents_in=total("documents"),
         documents_kept=total("kept"),
         characters_in=total("characters"),
         characters_kept=total("characters_kept"),
-        removed_by_rule={
-            name: {rule: counter[rule] for rule in SCORE_NAMES if counter[rule]} for name, counter in removed.items()
-        },
+        removed_by_rule=by_rule("removed"),
+        removed_by_one_rule=by_rule("removed_alone"),
         preset={name: preset.name for name, preset in presets.items()},
         seconds=time.monotonic() - started,
     )
@@ -130,43 +156,53 @@ def judge_documents(config: HeuristicsConfig, out: Out) -> HeuristicsResult:
 
 def judge_shard(task: ShardTask, shard: ShardOut) -> ShardCounts:
     """Writes the dense table of one shard of documents."""
-    documents = read_documents(task.path, task.shard, ["id", "text"])
-    ids, texts = documents["id"].to_pylist(), documents["text"].to_pylist()
-    scores = [score_text(text, task.preset.stop_words) for text in texts]
-    reasons = [_reasons(task.preset, values) for values in scores]
-    keep = [not found for found in reasons]
+    from steps.heuristics.tables import languages_of_shard, score_table
+
+    documents = read_documents(task.source.path, task.shard, ["id", "text"] if task.scores is None else ["id"])
+    ids = documents.select(["id"])
+    languages = languages_of_shard(ids, task.languages, task.source.name, task.shard)
+    if task.scores is None:
+        scores = score_table(documents, languages, task.stop_words, task.preset.stop_words)
+    else:
+        where = f"{task.scores}/{task.source.name}"
+        scores = join_dense(ids, read_table(where, task.shard), f"{where}/{task.shard}")
+    reasons = _reasons(task, scores, languages)
+    keep = np.array([not found for found in reasons], dtype=bool)
     columns: dict[str, Any] = {
-        "id": pa.array(ids, pa.string()),
+        "id": scores["id"],
         "keep": pa.array(keep, pa.bool_()),
         "reasons": pa.array([", ".join(found.values()) for found in reasons], pa.string()),
     }
-    for name in SCORE_NAMES:
-        columns[name] = pa.array([values[name] for values in scores], pa.float64())
-    write_table(shard.file(f"{task.source}/{task.shard}"), pa.table(columns))
-
-    by_rule: dict[str, list[tuple[int, str]]] = {}
-    for identifier, found in zip(ids, reasons, strict=True):
-        for rule in found:
-            by_rule.setdefault(rule, []).append((sample_rank(identifier, task.seed), identifier))
-    lengths = [len(text) for text in texts]
+    if task.scores is None:
+        columns |= {name: scores[name] for name in SCORE_NAMES}
+    write_table(shard.file(f"{task.source.name}/{task.shard}"), pa.table(columns))
+    lengths = scores["characters"].to_numpy()
+    labelled = [(rule, each) for each, found in zip(scores["id"].to_pylist(), reasons, strict=True) for rule in found]
     return ShardCounts(
-        documents=len(texts),
-        kept=sum(keep),
-        characters=sum(lengths),
-        characters_kept=sum(length for length, kept in zip(lengths, keep, strict=True) if kept),
-        removed={rule: len(members) for rule, members in by_rule.items()},
-        samples={rule: sorted(members)[: task.samples_per_reason] for rule, members in by_rule.items()},
+        documents=len(reasons),
+        kept=int(keep.sum()),
+        characters=int(lengths.sum()),
+        characters_kept=int(lengths[keep].sum()),
+        removed=dict(Counter(rule for found in reasons for rule in found)),
+        removed_alone=dict(Counter(rule for found in reasons if len(found) == 1 for rule in found)),
+        samples=shard_samples(labelled, task.seed, task.samples_per_reason),
     )
 
 
-def sample_rank(identifier: str, seed: int) -> int:
-    """Returns a document's place in a seeded shuffle, the same however documents are spread over shards."""
-    return choice_rank(seed, identifier) >> 1  # 63 bits: survives any JSON reader as int64
-
-
-def _reasons(preset: Preset, scores: dict[str, float]) -> dict[str, str]:
-    found = {limit.score: limit.reason(scores[limit.score]) for limit in preset.limits}
-    return {rule: reason for rule, reason in found.items() if reason is not None}
+def _reasons(task: ShardTask, scores: pa.Table, languages: list[str] | None) -> list[dict[str, str]]:
+    """Returns why each document is removed, by rule; {} if it is kept."""
+    reasons: list[dict[str, str]] = [{} for _ in range(len(scores))]
+    present = [None] if languages is None else sorted(set(languages))
+    for language in present:
+        preset, rows = task.preset, np.arange(len(scores))
+        if language is not None:
+            preset = preset_in(preset, language, task.language_rules, task.stop_words)
+            rows = np.flatnonzero([each == language for each in languages or ()])
+        for limit in preset.limits:
+            values = scores[limit.score].to_numpy()
+            for row in rows[limit.broken_by(values[rows])].tolist():
+                reasons[row][limit.score] = limit.reason(values[row].item()) or ""
+    return reasons
 
 
 def _presets_by_source(config: HeuristicsConfig) -> dict[str, Preset]:
@@ -187,44 +223,24 @@ def _presets_by_source(config: HeuristicsConfig) -> dict[str, Preset]:
 def _write_samples(
     config: HeuristicsConfig, out: Out, tasks: dict[str, ShardTask], counts: dict[str, ShardCounts]
 ) -> None:
-    chosen: dict[str, list[tuple[int, str, str]]] = {}
-    for name, count in counts.items():
-        for rule, members in count.samples.items():
-            chosen.setdefault(rule, []).extend((rank, identifier, name) for rank, identifier in members)
-    chosen = {rule: sorted(chosen[rule])[: config.samples_per_reason] for rule in SCORE_NAMES if rule in chosen}
-    wanted: dict[str, set[str]] = {}
-    for members in chosen.values():
-        for _, identifier, name in members:
-            wanted.setdefault(name, set()).add(identifier)
-    shown = {name: _read_samples(config, out, tasks[name], identifiers) for name, identifiers in wanted.items()}
-    samples = {rule: [shown[name][identifier] for _, identifier, name in members] for rule, members in chosen.items()}
-    write_bytes(out.file("samples.json"), json.dumps(samples, indent=1, ensure_ascii=False).encode())
+    chosen = chosen_samples({name: count.samples for name, count in counts.items()}, config.samples_per_reason)
+    places = {name: (task.source, task.shard) for name, task in tasks.items()}
+
+    def reasons(name: str, ids: set[str]) -> dict[str, dict[str, Any]]:
+        table = read_table(f"{out.path}/{tasks[name].source.name}", tasks[name].shard, ["id", "reasons"])
+        return {row["id"]: {"reasons": row["reasons"]} for row in table.to_pylist() if row["id"] in ids}
+
+    in_order = {rule: chosen[rule] for rule in SCORE_NAMES if rule in chosen}
+    write_samples(out.file("samples.json"), in_order, places, config.sample_characters, reasons)
 
 
-def _read_samples(config: HeuristicsConfig, out: Out, task: ShardTask, identifiers: set[str]) -> dict[str, dict]:
-    documents = read_table(task.path, task.shard, ["id", "text", "source_id"])
-    reasons = read_table(f"{out.path}/{task.source}", task.shard, ["reasons"])["reasons"]
-    found = {}
-    for row, identifier in enumerate(documents["id"].to_pylist()):
-        if identifier in identifiers:
-            text = documents["text"][row].as_py()
-            found[identifier] = {
-                "id": identifier,
-                "source": task.source,
-                "source_id": documents["source_id"][row].as_py(),
-                "reasons": reasons[row].as_py(),
-                "characters": len(text),
-                "text": text[: config.sample_characters],
-            }
-    return found
-
-
-def _write_quantiles(config: HeuristicsConfig, out: Out) -> None:
+def _write_quantiles(config: HeuristicsConfig, out: Out, tasks: dict[str, ShardTask]) -> None:
     """How each score is spread in each source: what one needs to see before moving a limit."""
+    folder = out.path if config.scores is None else config.scores
     quantiles: dict[str, dict[str, list[float]]] = {}
     for source in config.sources:
-        tables = [read_table(f"{out.path}/{source.name}", shard) for shard in shard_names(source.path)]
-        table = pa.concat_tables(tables)
+        shards = [task.shard for task in tasks.values() if task.source.name == source.name]
+        table = pa.concat_tables([read_table(f"{folder}/{source.name}", shard, list(SCORE_NAMES)) for shard in shards])
         quantiles[source.name] = {
             name: [round(float(v), 6) for v in np.quantile(table[name].to_numpy(), QUANTILES)] if len(table) else []
             for name in SCORE_NAMES

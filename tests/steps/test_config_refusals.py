@@ -1,6 +1,7 @@
 """Wrong values are refused when a config is made: an experiment with one is refused before anything runs."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,9 @@ def test_decontaminate_without_a_benchmark_or_with_one_twice_is_refused():
         DecontaminateConfig(sources=(SOURCE,), package_benchmarks=())
     with pytest.raises(ConfigError, match=r"\['held'\] occurs twice"):
         DecontaminateConfig(sources=(SOURCE,), documents_benchmarks=(held, held))
+
+
+def test_inputs_that_may_be_left_out_are_declared_so():
+    # The engine takes None for an `InputPath | None` only, and says so when a plan is made: too late for a default.
+    root = Path(__file__).parents[2] / "steps"
+    assert [path.name for path in root.rglob("*.py") if re.search(r": InputPath = None", path.read_text())] == []

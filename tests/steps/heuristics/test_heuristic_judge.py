@@ -93,7 +93,7 @@ def test_judge_quantiles_are_those_of_the_scores(tmp_path):
 def test_judge_unknown_names_are_refused(tmp_path):
     source = write_documents(tmp_path, "web", [GOOD_PROSE])
     with pytest.raises(
-        ConfigError, match=r"preset 'novel' is not known; the presets are \['code', 'prose', 'reference'\]"
+        ConfigError, match=r"preset 'novel' is not known; the presets are \['code', 'prose', 'reference', 'starcoder'\]"
     ):
         judge(tmp_path / "out", [source], default_preset="novel")
     with pytest.raises(ConfigError, match=r"\['wbe'\], which are no sources; the sources are \['web'\]"):

@@ -1,14 +1,17 @@
 """Heuristic scores against counts by hand and plain Python n-grams, and the limits of the presets."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_exec import ConfigError
-from steps.heuristics.presets import CODE, PROSE, REFERENCE, Limit
-from steps.heuristics.scores import DUPLICATE_NGRAMS, SCORE_NAMES, TOP_NGRAMS, score_text
+from steps.heuristics.presets import CODE, PROSE, REFERENCE, STARCODER, Limit
+from steps.heuristics.scores import DUPLICATE_NGRAMS, SCORE_NAMES, score_text, score_texts
+from steps.heuristics.stop_words import STOP_WORDS
+from tests.steps.heuristics.plain_scores import plain_scores
 
 GOOD_PROSE = (
     "The harbour was built in the year that the river changed its bed. Ships of every size came to lie there, and the "
@@ -147,35 +150,116 @@ def test_scores_by_hand():
     assert scores["code_longest_line_characters"] == 16
 
 
-def slow_ngrams(words):
-    """The n-gram scores with tuples and sets of covered words."""
-    total = sum(map(len, words))
-
-    def covered(starts, n):
-        places = {place for start in starts for place in range(start, start + n)}
-        return sum(len(words[place]) for place in places) / total if total else 0
-
-    scores = {}
-    for n in (*TOP_NGRAMS, *DUPLICATE_NGRAMS):
-        places = {}
-        for start in range(len(words) - n + 1):
-            places.setdefault(tuple(words[start : start + n]), []).append(start)
-        if n in TOP_NGRAMS:
-            most = max(map(len, places.values()), default=0)
-            tops = [covered(starts, n) for starts in places.values() if len(starts) == most] if most > 1 else [0]
-            scores[f"gopher_top_{n}gram"] = max(tops)
-        else:
-            scores[f"gopher_duplicate_{n}gram"] = covered([s for starts in places.values() for s in starts[1:]], n)
-    return scores
+def assert_plain(text, stop_words=()):
+    found, expected = score_text(text, stop_words), plain_scores(text, stop_words)
+    assert {name: found[name] for name in found} == pytest.approx({name: expected[name] for name in found}), repr(text)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(["a", "bb", "ccc", "dd"]), max_size=14), st.integers(1, 4), st.integers(0, 3))
+PIECES = [
+    "a", "bb", "ccc", " ", "\n", "\n\n", " \t\n", "\r\n", "\u2028", "\x1c", "\u00a0", "\u3000", "The", "and,", "of.", "(be)",
+    "...", "…", "#", "{", "- x", "•", '."', "?) ", "!", "。", "।", "42", "½", "lorem ipsum", "LOREM Ipsum", "日本", "語。",
+    "ไทยกำ", "𠀀", "हिन्दी", "👍🏽", "\u200b", "<b>", "</p>", "<", ">", "&amp;", "&#8217;", "&x", "> said", "Subject: x",
+    "X-Spam: y", "x-: z", "QUJD" * 20, "+/" * 40, "de ad ", "0xbe,", "\\xef", "0x", "ΤΗΣ", "της",
+]  # fmt: skip
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(1, 3))
+def test_scores_of_hostile_pieces_equal_plain_python(text, times):
+    assert_plain(text * times, ("the", "and", "of", "be", "日", "της"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200))
+def test_scores_of_any_text_equal_plain_python(text):
+    assert_plain(text, ("a", "the"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a", "bb", "ccc", "dd"]), max_size=60), st.integers(1, 4), st.integers(0, 3))
 def test_scores_ngrams_equal_plain_python(words, times, cut):
-    words = (words * times)[cut:]
-    scores = score_text(" ".join(words))
-    for name, expected in slow_ngrams(words).items():
-        assert scores[name] == pytest.approx(expected), name
+    assert_plain(" ".join((words * times)[cut:]))
+
+
+def test_scores_of_real_texts_equal_plain_python():
+    for path in sorted(Path(__file__).parents[3].glob("docs/*.md")):
+        assert_plain(path.read_text(), ("the", "of"))
+
+
+def test_scores_of_texts_together_are_those_of_each():
+    texts = [GOOD_PROSE, "", GOOD_CODE]
+    together = score_texts(texts, [("the",), ("x",), ()])
+    for row, text, words in zip(together, texts, [("the",), ("x",), ()], strict=True):
+        assert dict(zip(SCORE_NAMES, row.tolist(), strict=True)) == score_text(text, words)
+
+
+def test_scores_words_of_scripts_without_spaces_are_characters_with_their_marks():
+    assert score_text("我们在这里。你呢？")["gopher_words"] == 7
+    assert score_text("Python 3 は速い")["gopher_words"] == 5
+    assert score_text("ที่นี่")["gopher_words"] == 2
+    assert score_text("나는 집에 간다")["gopher_words"] == 3
+    assert score_text("我们在这里。" * 9)["gopher_duplicate_10gram"] > 0.8
+
+
+def test_scores_same_file_pasted_again_and_again_into_one_document_is_seen():
+    other = "\n".join(f"value_{number} = compute({number}, key_{number * 7})" for number in range(60))
+    assert score_text(GOOD_CODE + other)["repeated_50gram"] == 0
+    assert score_text((GOOD_CODE + other) * 10)["repeated_50gram"] > 0.85
+    template = "\n".join(f"Returns the value of field {number}." for number in range(60))  # alike, and not the same
+    assert score_text(template)["repeated_50gram"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "score", "least", "most"),
+    [
+        ("import base64\nDATA = '" + "QUJDREVG" * 40 + "'", "encoded_characters", 0.9, 0.95),
+        ("DATA = '" + "QUJDREVG" * 200 + "'", "encoded_longest_characters", 1600, 1600),
+        ("const unsigned char a[] = {" + "0x1f, 0x2e, " * 30 + "};", "encoded_characters", 0.9, 1),
+        ("3c 68 74 6d 6c 3e 0a 20 20\n" * 9, "encoded_characters", 0.95, 1),
+        (GOOD_CODE, "encoded_characters", 0, 0),
+        ("Title\n" + "=" * 80 + "\n" + "/" * 80 + "\n" + "-" * 80, "encoded_characters", 0, 0),
+        ("commit 8b137891791fe96927ad78e64b0aad7bded08bdc\nAuthor: x", "encoded_characters", 0, 0),
+        ("1 2 3 4 5 6 7 8 9 10 11 12 13 14", "encoded_characters", 0, 0),
+        ("/* This file is generated by x. */\nint a;", "code_autogenerated", 1, 1),
+        ("# Code AUTO-GENERATED from api.yaml\nx = 1", "code_autogenerated", 1, 1),
+        ("a\n" * 9 + "# automatically generated", "code_autogenerated", 0, 0),
+        ("<p>Hello&nbsp;<b>you</b></p>", "markup_characters", 0.6, 0.8),
+        ("if a < b and c > d & e; x << 3", "markup_characters", 0, 0),
+        ("From: a@b\nSubject: c\nX-Mailer: d\n\n> quoted\nanswer", "mail_lines", 0.8, 0.8),
+        ("Note: this is no mail.\nx: 1", "mail_lines", 0, 0),
+        ("1234 5678\n90", "digit_characters", 1, 1),
+    ],
+)
+def test_scores_of_code_data_and_leftovers(text, score, least, most):
+    assert least <= score_text(text)[score] <= most
+    assert_plain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("# automatically generated\n" + GOOD_CODE, "code_autogenerated"),
+        (GOOD_CODE + "\nDATA = '" + "QUJDREVG" * 200 + "'", "encoded_longest_characters"),
+        ("x = [\n" + "0x1f, 0x2e, 0x3d,\n" * 60 + "]", "encoded_characters"),
+        ("1234 + 5678 ** 9\n" * 9, "code_alphabetic"),
+        (("\n".join(f"name_{n} = {n}" for n in range(80)) + "\n") * 3, "repeated_50gram"),
+    ],
+)
+def test_starcoder_text_that_breaks_a_rule_gives_that_reason(text, rule):
+    assert rules(STARCODER, GOOD_CODE) == []
+    assert rule in rules(STARCODER, text)
+
+
+def test_stop_words_fit_the_kernel_and_their_languages():
+    from steps.language.model import load_model
+
+    assert set(STOP_WORDS) <= set(load_model("py3langid==0.4.0").labels)
+    for language, words in STOP_WORDS.items():
+        assert 0 < len(set(words)) <= 64 and all(word == word.lower() and word.split() == [word] for word in words), (
+            language
+        )
+        text = ". ".join(word.upper() for word in words)
+        assert score_text(text, words)["gopher_stop_words"] >= 0.9 * len(set(words)), language
 
 
 @given(st.text(max_size=300))
