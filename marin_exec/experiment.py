@@ -175,12 +175,12 @@ def main(pipeline: Callable[..., Any]) -> None:
 
     Stands at the end of an experiment file, under `if __name__ == "__main__":`.
     """
-    from marin_exec.cli import EXPERIMENT_VERBS, cli
-
     file = inspect.getsourcefile(pipeline)
     if file is None:
         raise ConfigError("main(pipeline): the pipeline's source file cannot be found; put it in a file")
     _make_importable(str(Path(file).resolve().parent))
+    from marin_exec import cli  # only now does the standard library come before what lies beside the experiment
+
     arguments = sys.argv[1:]
-    verb = arguments.pop(0) if arguments and arguments[0] in EXPERIMENT_VERBS else "run"
-    cli(args=[verb, file, *arguments], prog_name="marin-exec")
+    verb = arguments.pop(0) if arguments and arguments[0] in cli.EXPERIMENT_VERBS else "run"
+    cli.main([verb, file, *arguments])

@@ -2,12 +2,10 @@
 
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
 
+from marin_exec.ending import EndingSignals
 from marin_exec.experiment import Experiment
 from marin_exec.plan import Plan
 from marin_exec.progress import make_reporter
@@ -19,6 +17,10 @@ from marin_exec.runners.task import Backend
 from marin_exec.step import Step
 from marin_exec.store import Store
 from marin_exec.store.roots import root_id
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SHOWN = 10
+"""Names of steps in one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,8 @@ def run_plan(
     """Follows a plan that has something to run to its end.
 
     SIGINT, SIGTERM and SIGHUP (a closed terminal) stop the running steps, give their leases back with the reason, and
-    end the run.
+    end the run. They end the process, with exit code 130, if that takes longer than `END_SECONDS` of `marin_exec.ending`, and
+    a second one does at once; leases then go stale by themselves.
 
     Raises:
         ConfigError: the backend cannot be had (no cluster at the address), or cannot run the steps.
@@ -67,21 +70,22 @@ def run_plan(
         max_concurrent=max_concurrent,
     )
     statuses: dict[str, StepStatus] = scheduler.statuses
+    stopping = _Stopping(scheduler, context.run_id)
     interrupted = False
-    with reporter, events:
+    with EndingSignals(_ENDING, stopping.cancel, stopping.unwritten) as signals, reporter, events:
         try:
             if scheduler.begin():
-                with _EndingSignals(scheduler) as signals:
-                    if backend == "ray":
-                        reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
-                    scheduler.backend.start()
-                    signals.set()  # again: Ray has set its own
-                    scheduler.backend.check(store, _may_run(statuses), reporter.note)
-                    signals.interrupt = scheduler.backend.name == "local"
-                    scheduler.run()
+                if backend == "ray":
+                    reporter.starting("Ray" if address or os.environ.get("RAY_ADDRESS") else "Ray on this machine")
+                scheduler.backend.start()
+                signals.set()  # again: Ray has set its own
+                scheduler.backend.check(store, _may_run(statuses), reporter.note)
+                stopping.interrupts = scheduler.backend.name == "local"
+                scheduler.run()
         except (KeyboardInterrupt, SystemExit):  # the latter from Ray's own handler of SIGTERM, while it starts
             interrupted = True
         finally:
+            stopping.interrupts = False
             scheduler.backend.stop()
         interrupted = interrupted or scheduler.cancelled
         events.finished(statuses.values(), interrupted=interrupted)
@@ -109,33 +113,23 @@ def _may_run(statuses: dict[str, StepStatus]) -> list[Step]:
     return [status.planned.step for status in statuses.values() if status.state not in SETTLED]
 
 
-class _EndingSignals:
-    """While active, SIGINT, SIGTERM and SIGHUP cancel the run."""
+class _Stopping:
+    """What a signal does to a run."""
 
-    def __init__(self, scheduler: Scheduler):
+    def __init__(self, scheduler: Scheduler, run_id: str):
         self._scheduler = scheduler
-        self.interrupt = True
+        self._run_id = run_id
+        self.interrupts = True
         """Whether to raise KeyboardInterrupt where the program is, rather than let the scheduler's loop see to it."""
-        self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "_EndingSignals":
-        if threading.current_thread() is threading.main_thread():  # where Python delivers them
-            ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            # One that is ignored stays so: nohup, or a shell's background job.
-            self._before = {each: signal.getsignal(each) for each in ending if signal.getsignal(each) != signal.SIG_IGN}
-            self.set()
-        return self
-
-    def set(self) -> None:
-        for each in self._before:
-            signal.signal(each, self._cancel)
-
-    def __exit__(self, *exc_info: object) -> None:
-        for each, handler in self._before.items():
-            signal.signal(each, handler)
-
-    def _cancel(self, signum: int, frame: FrameType | None) -> None:
-        del signum, frame
+    def cancel(self) -> None:
         self._scheduler.cancelled = True
-        if self.interrupt:
+        if self.interrupts:
             raise KeyboardInterrupt
+
+    def unwritten(self) -> list[str]:
+        names = [status.planned.step.name for status in self._scheduler.holding()]
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        seconds = self._scheduler.timing.lease
+        leases = [f"the end of {shown} (other runs wait {seconds:g} s for their leases, and then take them up)"]
+        return [*(leases if names else []), f"the end of run {self._run_id}'s log"]

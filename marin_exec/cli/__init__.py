@@ -10,11 +10,13 @@ Exit codes: 0 fine; 1 a step failed, or the store did; 2 usage or config error; 
 
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
 import click
 
+from marin_exec.ending import EXIT_INTERRUPTED, EndingSignals
 from marin_exec.errors import ConfigError, IdentityMismatch, MarinExecError
 from marin_exec.secrets import redact
 
@@ -23,7 +25,6 @@ EXIT_USAGE = 2
 EXIT_WORK_TO_DO = 3
 EXIT_MISMATCH = 4
 EXIT_MAX_RUNS = 5
-EXIT_INTERRUPTED = 130
 
 EXPERIMENT_VERBS = ("plan", "run", "status", "why", "bless")
 
@@ -107,6 +108,22 @@ def cli() -> None:
     """Plan, run and inspect declarative experiments: content-hashed steps on Ray, with their lineage."""
 
 
-def main() -> None:
-    """Entry point of the `marin-exec` script."""
-    cli(prog_name="marin-exec")
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the `marin-exec` script. Once interrupted, nothing that hangs in another thread is waited for.
+
+    Args:
+        arguments: of the command line; None takes this process's.
+    """
+    with EndingSignals([signal.SIGINT], _interrupt):
+        try:
+            cli(arguments, prog_name="marin-exec")
+        except SystemExit as end:
+            if end.code != EXIT_INTERRUPTED:
+                raise
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(EXIT_INTERRUPTED)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt

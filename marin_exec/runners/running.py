@@ -5,6 +5,8 @@ together. What it wrote counts once its commit succeeded, and never otherwise.
 """
 
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from marin_exec.errors import StoreError
@@ -24,6 +26,8 @@ from marin_exec.store.content import SAME_CONTENT, link_to, note_content
 
 COMMIT_TRIES = 5
 LONGEST_NOTE = 500
+NUM_THREADS = 32
+"""That give leases back when a run is ended."""
 
 
 @dataclass(kw_only=True)
@@ -197,9 +201,20 @@ class RunningAttempts:
             self._let_go(status)
             self.board.move(status, State.FAILED, failure.reason)
 
-    def stop(self, status: StepStatus, why: str) -> None:
-        """Ends an attempt by force, wherever it is; the lease is given back, and nothing follows for other steps."""
-        self._stop_task(status)
+    def stop(self, statuses: Sequence[StepStatus], why: str) -> None:
+        """Ends attempts by force, wherever they are; their leases are given back, and nothing follows for other steps.
+
+        All at the same time: a store that answers late for one keeps none of the others.
+        """
+        for status in statuses:
+            self._stop_task(status)
+        if len(statuses) == 1:
+            self._stopped(statuses[0], why)
+        elif statuses:
+            with ThreadPoolExecutor(min(len(statuses), NUM_THREADS)) as threads:
+                list(threads.map(lambda status: self._stopped(status, why), statuses))
+
+    def _stopped(self, status: StepStatus, why: str) -> None:
         self._give_back(status, why, "cancelled", reason=why)
         self._let_go(status)
 

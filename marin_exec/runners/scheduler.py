@@ -130,10 +130,12 @@ class Scheduler:
                 self._taking.take(status)
         self._board.look_for_milestones()
 
+    def holding(self) -> list[StepStatus]:
+        """Returns those for which something is held in the store: they run, or were stopped on the way to it."""
+        return [each for each in list(self.statuses.values()) if each.lease is not None or each.slots]
+
     def _cancel_all(self, why: str) -> None:
-        for status in self.statuses.values():
-            if status.lease is not None:  # it runs, or was stopped between the claim and the start
-                self._attempts.stop(status, why)
+        self._attempts.stop(self.holding(), why)
         for status in self.statuses.values():
             if status.state not in SETTLED:
                 self._board.move(status, State.CANCELLED, why)

@@ -33,10 +33,8 @@ def filesystem(scheme: str) -> Any:
 
 
 def _make_filesystem(scheme: str) -> Any:
-    import fsspec  # 0.15 s, which a plan of finished steps does not need
-
     if scheme == "gs":  # it logs each error that it also raises, with its traceback: for who asks for its log
         logging.getLogger("gcsfs").addHandler(logging.NullHandler())
 
-    options = {"auto_mkdir": True} if scheme == "file" else reaching.time_limits(scheme)
-    return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+    options = {"auto_mkdir": True} if scheme == "file" else {}
+    return reaching.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)

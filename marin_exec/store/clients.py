@@ -14,7 +14,7 @@ READ_SECONDS = 10.0
 QUIET_SECONDS = 15.0
 """For one request for an output's data, whose parts may be large: how long nothing may come, before it is tried again."""
 RETRY_SECONDS = 20.0
-"""For all tries of one call (three tries on S3); then it is the caller's to decide, who may have a lease to lose."""
+"""After which a call is not tried again; then it is the caller's to decide, who may have a lease to lose."""
 POOL_SIZE = 64
 """Connections kept open; as many as a plan has threads."""
 

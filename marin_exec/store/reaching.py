@@ -6,10 +6,8 @@ from typing import Any
 
 from marin_exec.errors import StoreError
 from marin_exec.store import clients
+from marin_exec.store.patience import MAY_PASS, ONE_TRY, be_patient_with_s3
 from marin_exec.store.prefix import split_url
-
-_MAY_PASS = frozenset({408, 429, *range(500, 505)})
-"""HTTP's codes for what may go well another time."""
 
 
 @contextlib.contextmanager
@@ -30,7 +28,7 @@ def reached(full: str) -> Generator[None]:
         if scheme in ("file", "memory") or not isinstance(error, _errors_of(scheme)):
             raise
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        may_pass = isinstance(error, OSError) or getattr(error, "code", 503) in _MAY_PASS
+        may_pass = isinstance(error, OSError) or getattr(error, "code", 503) in MAY_PASS
         cause = OSError(said) if may_pass and not isinstance(error, OSError) else error
         raise StoreError(f"{full}: not reached, after several tries: {said}") from cause
 
@@ -51,15 +49,27 @@ def _errors_of(scheme: str) -> tuple[type[Exception], ...]:
     return (OSError,)
 
 
-def time_limits(scheme: str) -> dict[str, Any]:
-    """Returns the options by which a scheme's filesystem gives up a request that is not answered, and only such a one."""
+def filesystem(scheme: str, **options: Any) -> Any:
+    """Makes fsspec's filesystem of a scheme; those of gs and s3 try a request for as long as `patience` says.
+
+    Args:
+        options: for any filesystem of fsspec.
+    """
+    connect, quiet = clients.CONNECT_SECONDS, clients.QUIET_SECONDS
     if scheme == "gs":
         from aiohttp import ClientTimeout
 
-        quiet = ClientTimeout(total=None, sock_connect=clients.CONNECT_SECONDS, sock_read=clients.QUIET_SECONDS)
-        return {"requests_timeout": quiet}
+        from marin_exec.store.gcs_data import PatientGcs
+
+        return PatientGcs(requests_timeout=ClientTimeout(total=None, sock_connect=connect, sock_read=quiet), **options)
     if scheme == "s3":
-        limits = {"connect_timeout": clients.CONNECT_SECONDS, "read_timeout": clients.QUIET_SECONDS}
-        # s3fs tries broken connections again itself, five times, and answers like 503 and 429 not at all; the client does both.
-        return {"config_kwargs": {**limits, "retries": {"mode": "legacy", "total_max_attempts": 3}}}
-    return {}
+        from aiobotocore.session import AioSession
+        from s3fs import S3FileSystem
+
+        session = AioSession()
+        be_patient_with_s3(session.get_component("event_emitter"))
+        config = {"connect_timeout": connect, "read_timeout": quiet, "retries": ONE_TRY}
+        return S3FileSystem(session=session, config_kwargs=config, **options)
+    import fsspec  # 0.15 s, which a plan of finished steps does not need
+
+    return fsspec.filesystem(scheme, **options)

@@ -15,13 +15,14 @@ from marin_exec.errors import StoreError
 from marin_exec.store import clients
 from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
 from marin_exec.store.object_log import ObjectLog
+from marin_exec.store.patience import ONE_TRY, GivenUp, be_patient_with_s3
 
 ENVIRONMENT = (
     *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"),
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
 )
 _TRIES = 3
-"""Of one call; with `clients.READ_SECONDS` each."""
+"""Of what `patience` does not see: an answer that broke off, and a write that met another one."""
 _NO_SUCH_KEY = frozenset({"NoSuchKey", "404"})
 _CONDITION_FAILED = frozenset({"PreconditionFailed", "412"}) | _NO_SUCH_KEY
 _REFUSED = frozenset(
@@ -144,7 +145,7 @@ class S3Files:
                     f"{where}: the server does not know conditional writes ({error}); a store needs them. Take another server"
                 ) from error
             raise OSError(f"{where}: {error}") from error
-        except (aws.HTTPClientError, aws.ConnectionError) as error:
+        except (GivenUp, aws.HTTPClientError, aws.ConnectionError) as error:
             raise OSError(f"{where}: not reached: {error}") from error
         except aws.BotoCoreError as error:  # no credentials, a profile that is not there, a login that ran out
             raise StoreError(f"{where}: {error}. {_LOG_IN}") from error
@@ -165,7 +166,9 @@ def _make_client() -> Any:
     config = Config(
         connect_timeout=clients.CONNECT_SECONDS,
         read_timeout=clients.READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        retries=ONE_TRY,
         max_pool_connections=clients.POOL_SIZE,
     )
-    return Session().create_client("s3", config=config)
+    client = Session().create_client("s3", config=config)
+    be_patient_with_s3(client.meta.events)
+    return client

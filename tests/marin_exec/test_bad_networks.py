@@ -1,8 +1,8 @@
 """What a bad network does to the data of a store on GCS and S3: it is tried again, or one clear error, and never waits for ever."""
 
 import random
+import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 from engine import EXPERIMENTS, Engine
@@ -10,7 +10,7 @@ from servers.proxy import Fault, FaultyProxy, Request, faulty_proxy
 
 from marin_exec.errors import StoreError
 from marin_exec.runners.failures import may_pass
-from marin_exec.store import Store, clients
+from marin_exec.store import Store, clients, gcs, patience
 from marin_exec.store.scanning import checksum_of, remote_sizes
 
 REFUSED = Fault("status", status=403)
@@ -29,15 +29,12 @@ def is_data(request: Request) -> bool:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that try as often as ever, and wait for nothing in between."""
-
-    async def no_sleep(seconds: float) -> None:
-        return
-
-    for module in ("gcsfs.retry", "s3fs.core"):
-        monkeypatch.setattr(f"{module}.asyncio", SimpleNamespace(**{**vars(__import__("asyncio")), "sleep": no_sleep}))
-    monkeypatch.setattr("botocore.retryhandler.delay_exponential", lambda *arguments, **named: 0)
+    """Clients that try for a second, and wait for little in between."""
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(clients, "RETRY_SECONDS", 1.0)
     monkeypatch.setattr(clients, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(clients, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(gcs, "_TIMEOUT", (1.0, 0.2))
 
 
 @pytest.fixture
@@ -53,9 +50,10 @@ def store(proxy: FaultyProxy, impatient: None, monkeypatch: pytest.MonkeyPatch) 
 def test_data_that_cannot_be_reached_is_an_error_of_the_store(proxy: FaultyProxy, store: Store, fault: Fault) -> None:
     proxy.rule = lambda request: fault
     for look in (lambda: remote_sizes(store.fs, store.url("out")), lambda: checksum_of(store.fs, store.url("out/x"))):
-        before = len(proxy.requests)
+        before, began = len(proxy.requests), time.monotonic()
         with pytest.raises(StoreError, match=rf"{store.prefix}/out.*: not reached") as raised:
             look()
+        assert time.monotonic() - began < 8
         if fault is not REFUSED:
             assert may_pass(raised.value) and len(proxy.requests) - before > 2
     proxy.rule = None
@@ -68,6 +66,36 @@ def test_data_that_cannot_be_reached_once_is_read_all_the_same(proxy: FaultyProx
         well, number = look(), len(proxy.requests) + 1
         proxy.rule = lambda request, number=number: fault if request.number == number else None
         assert look() == well
+
+
+@pytest.mark.parametrize("fault", PASSING[:3], ids=lambda fault: f"{fault.kind} {fault.status}")
+def test_control_files_and_data_are_tried_for_a_time_rather_than_a_number_of_times(
+    proxy: FaultyProxy, store: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr(clients, "RETRY_SECONDS", 60.0)
+    store.files.create(".marin/x", b"1")
+    for look in (
+        lambda: remote_sizes(store.fs, store.url("out")),
+        lambda: store.files.read(".marin/x"),
+        lambda: store.files.names(".marin"),
+        lambda: store.files.create(f".marin/{len(proxy.requests)}", b"2"),
+    ):
+        bad_until = len(proxy.requests) + 8
+        proxy.rule = lambda request, bad_until=bad_until: fault if request.number <= bad_until else None
+        assert look()
+        assert len(proxy.requests) > bad_until
+
+
+@pytest.mark.parametrize("fault", [PASSING[0], PASSING[3]], ids=lambda fault: f"{fault.kind} {fault.status}")
+def test_control_files_that_cannot_be_reached_are_given_up_in_time(
+    proxy: FaultyProxy, store: Store, fault: Fault
+) -> None:
+    proxy.rule = lambda request: fault
+    for call in (lambda: store.files.read(".marin/x"), lambda: store.files.create(".marin/x", b"")):
+        before, began = len(proxy.requests), time.monotonic()
+        with pytest.raises(OSError, match=rf"{proxy.server.scheme}://"):
+            call()
+        assert time.monotonic() - began < 8 and len(proxy.requests) - before > 2
 
 
 def test_plan_whose_data_is_refused_says_so_in_one_message(proxy: FaultyProxy, tmp_path) -> None:
