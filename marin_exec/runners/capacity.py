@@ -16,6 +16,12 @@ def needs_of(resources: Resources) -> dict[str, float]:
     return {name: amount for name, amount in asked.items() if amount}
 
 
+def place_of(resources: Resources) -> str:
+    """Returns in words what a step needs at a time."""
+    each = ", ".join(_amount(name, amount) for name, amount in needs_of(resources).items()) or "nothing"
+    return f"{each} for each of {resources.ranks} ranks at a time" if resources.ranks > 1 else each
+
+
 def shortfall(resources: Resources, nodes: Sequence[Mapping[str, float]]) -> str:
     """Returns in words what a step lacks even on an idle cluster; "" if it would have its place.
 

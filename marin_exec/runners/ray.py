@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from marin_exec.errors import ConfigError, StepFailed
-from marin_exec.runners.capacity import shortfall
+from marin_exec.runners.capacity import place_of, shortfall
 from marin_exec.runners.preflight import PREFLIGHT_SECONDS, problems_of_cluster
 from marin_exec.runners.ray_attempt import RayAttempt, run_rank_on_worker
 from marin_exec.runners.ray_environments import Environments
@@ -187,7 +187,8 @@ class RayBackend:
             self._nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not self._head.is_well:
             return "the cluster's head does not answer"
-        return shortfall(attempt.resources, self._nodes) or "waits for a place on the cluster"
+        place = f"waits for a place on the cluster, which is in use ({place_of(attempt.resources)})"
+        return shortfall(attempt.resources, self._nodes) or place
 
     def cancel(self, token: str) -> None:
         attempt = self._attempts.pop(token, None)

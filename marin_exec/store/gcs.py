@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any
 
 from marin_exec.errors import StoreError
-from marin_exec.store import clients
+from marin_exec.store import clients, patience
 from marin_exec.store.conditional import AlreadyExists, Conflict, LogFile, Versioned
 from marin_exec.store.object_log import ObjectLog
 
@@ -155,4 +155,5 @@ def _make_client() -> Any:
 def _retry() -> Any:
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    return DEFAULT_RETRY.with_timeout(clients.RETRY_SECONDS).with_delay(initial=0.2, maximum=4.0, multiplier=2.0)
+    pauses = {"initial": patience.FIRST_PAUSE, "maximum": patience.LONGEST_PAUSE, "multiplier": 2.0}
+    return DEFAULT_RETRY.with_timeout(clients.RETRY_SECONDS).with_delay(**pauses)

@@ -1,5 +1,6 @@
 """A step that runs in ranks: they meet at the coordinator, write a file each, and end in the way that is asked for."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -18,11 +19,15 @@ WAIT_SECONDS = 60
 class Params:
     how: str = "well"
     ranks: int = 2
+    gangs: int = 1
+    limit: int = 0
+    """Gangs at a time."""
 
 
 @dataclass(frozen=True)
 class Config:
     how: str
+    number: int = 0
     folder: Annotated[str, runtime] = str(FOLDER)
 
 
@@ -63,13 +68,20 @@ def wait_for(path: Path) -> None:
 
 @kind("tests/gang", version=1, gang=True)
 def gang(config: Config, out: Out) -> Met:
+    if config.how == "killed_at_start":
+        killed_once(config, out)
     came = meet(out)
-    Path(config.folder, f"rank-{out.rank}").write_text(str(os.getpid()))
+    gang = f"-of-{config.number}" if config.number else ""
+    Path(config.folder, f"rank-{out.rank}{gang}").write_text(str(os.getpid()))
     out.progress(f"met as {out.rank} of {out.num_ranks}")
     END[config.how](config, out)
     if out.rank:
         time.sleep(1)  # the output is described when all have ended, and not when rank 0 has
     Path(out.file(f"part-{out.rank}")).write_text(str(out.rank))
+    if config.how == "killed_at_end":
+        killed_once(config, out)
+    if config.how == "chief_killed_at_end":
+        killed_once(config, out, victim=0)
     return Met(1 + len(came))
 
 
@@ -77,12 +89,12 @@ def well(config: Config, out: Out) -> None:
     return
 
 
-def killed_once(config: Config, out: Out) -> None:
-    """Rank 1 is killed in the first attempt; rank 0 notices by an exception, as collectives do."""
+def killed_once(config: Config, out: Out, victim: int = 1) -> None:
+    """A rank is killed in the first attempt; the other notices by an exception, as collectives do."""
     first = Path(config.folder, "killed")
     if first.exists():
         return
-    if out.rank:
+    if out.rank == victim:
         first.write_text("")
         print("rank 1 says goodbye", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -96,16 +108,38 @@ def raises(config: Config, out: Out) -> None:
     time.sleep(300)
 
 
+def hangs(config: Config, out: Out) -> None:
+    """Rank 0 hangs in a library, where no handler of Python's runs, while rank 1 fails."""
+    if out.rank == 1:
+        raise ValueError("rank 1 does not like it")
+    library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+
+
+def takes_seconds(config: Config, out: Out) -> None:
+    """Says when it began and when it was through, by a clock that all processes of a machine share."""
+    began = time.monotonic()
+    time.sleep(8)
+    Path(config.folder, f"span-{config.number}-{out.rank}").write_text(f"{began} {time.monotonic()}")
+
+
 def held(config: Config, out: Out) -> None:
     time.sleep(300)
 
 
-END: dict[str, Any] = {each.__name__: each for each in (well, killed_once, raises, held)}
+END: dict[str, Any] = {each.__name__: each for each in (well, killed_once, raises, hangs, takes_seconds, held)}
+END |= dict.fromkeys(("killed_at_start", "killed_at_end", "chief_killed_at_end"), well)
 
 
 def pipeline(params: Params) -> list[Step]:
     resources = Resources(cpus=0.5, ranks=params.ranks)
-    return [Step("gang", gang, Config(params.how), resources=resources, retry=Retry(infrastructure=1))]
+    limits = {"gangs": params.limit} if params.limit else {}
+    names = ["gang", *(f"gang/{number}" for number in range(1, params.gangs))]
+    return [
+        Step(name, gang, Config(params.how, number), resources=resources, retry=Retry(infrastructure=1), limits=limits)
+        for number, name in enumerate(names)
+    ]
 
 
 if __name__ == "__main__":

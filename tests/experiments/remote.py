@@ -1,6 +1,7 @@
 """Two steps that read and write through fsspec alone, so that they run on any kind of store."""
 
 import os
+import time
 from dataclasses import dataclass
 
 import fsspec
@@ -8,6 +9,8 @@ import fsspec
 from marin_exec import InputPath, Out, ShardOut, Step, main
 
 TRACE = os.environ.get("CHAIN_TRACE", "")
+HOLD = os.environ.get("CHAIN_HOLD", "")
+"""While there is no such file the last part is not written."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ def trace(name: str) -> None:
 
 def write_part(number: int, shard: ShardOut) -> int:
     trace(f"part-{number}")
+    while number == 2 and HOLD and not os.path.exists(HOLD):
+        time.sleep(0.05)
     with fsspec.open(shard.file(f"parts/{number}.txt"), "w") as file:
         file.write("word " * (number + 1))
     return number + 1

@@ -68,7 +68,7 @@ def test_data_that_cannot_be_reached_once_is_read_all_the_same(proxy: FaultyProx
         assert look() == well
 
 
-@pytest.mark.parametrize("fault", PASSING[:3], ids=lambda fault: f"{fault.kind} {fault.status}")
+@pytest.mark.parametrize("fault", [PASSING[0], PASSING[2]], ids=lambda fault: f"{fault.kind} {fault.status}")
 def test_control_files_and_data_are_tried_for_a_time_rather_than_a_number_of_times(
     proxy: FaultyProxy, store: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
@@ -88,14 +88,15 @@ def test_control_files_and_data_are_tried_for_a_time_rather_than_a_number_of_tim
 
 @pytest.mark.parametrize("fault", [PASSING[0], PASSING[3]], ids=lambda fault: f"{fault.kind} {fault.status}")
 def test_control_files_that_cannot_be_reached_are_given_up_in_time(
-    proxy: FaultyProxy, store: Store, fault: Fault
+    proxy: FaultyProxy, store: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
+    monkeypatch.setattr(clients, "RETRY_SECONDS", 4.0)
     proxy.rule = lambda request: fault
     for call in (lambda: store.files.read(".marin/x"), lambda: store.files.create(".marin/x", b"")):
         before, began = len(proxy.requests), time.monotonic()
         with pytest.raises(OSError, match=rf"{proxy.server.scheme}://"):
             call()
-        assert time.monotonic() - began < 8 and len(proxy.requests) - before > 2
+        assert time.monotonic() - began < 12 and len(proxy.requests) - before > 2
 
 
 def test_plan_whose_data_is_refused_says_so_in_one_message(proxy: FaultyProxy, tmp_path) -> None:

@@ -1,15 +1,19 @@
 """The command line over stores on Google Cloud Storage and S3, as a user has it; and what is said of stores that won't do."""
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from engine import EXPERIMENTS, Engine
 from servers.object_stores import BUCKET, ObjectStoreServer
+from waiting import wait_until
 
 from marin_exec.errors import StoreError
 from marin_exec.store import Store, check_writable, clients
+from marin_exec.store.pieces import pieces
 
 EXPERIMENT = EXPERIMENTS / "remote.py"
 
@@ -104,6 +108,34 @@ def test_workers_of_a_cluster_that_a_run_starts_reach_the_store(s3_server: Objec
     done = engine.run(backend="ray")
     assert done.returncode == 0, done.stderr
     assert sorted(engine.ran()) == ["count", "part-0", "part-1", "part-2"]
+
+
+@pytest.mark.slow
+def test_run_on_ray_whose_driver_is_killed_is_ended_by_the_next_with_the_same_output(
+    server: ObjectStoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, whole = (on_server(server, server.new_prefix(), tmp_path / name) for name in ("killed", "whole"))
+    for each in (engine, whole):
+        each.folder.mkdir()
+    released = tmp_path / "go"
+    engine.environment["CHAIN_HOLD"] = str(released)
+    driver = engine.start("--backend", "ray")
+    wait_until(lambda: set(engine.ran()) == {"part-0", "part-1", "part-2"}, what="all parts to have begun")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    store = Store.open(engine.environment["MARIN_PREFIX"])
+    (digest,) = store.known_digests()
+    wait_until(lambda: len(pieces(store, digest, 1, "shard")) == 2, what="two parts to be committed")
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate(timeout=60)
+    released.touch()
+    again = engine.run(backend="ray")
+    assert again.returncode == 0, again.stderr
+    assert sorted(engine.ran()) == ["count", "part-0", "part-1", "part-2", "part-2"]
+    assert whole.run().returncode == 0
+    for name in ("words/parts", "words/count"):
+        assert shown(engine, name)["record"]["output_digest"] == shown(whole, name)["record"]["output_digest"]
+    assert engine.call("verify", "--all").returncode == 0
 
 
 def test_bucket_that_is_not_there_is_named_with_what_to_do(server: ObjectStoreServer, tmp_path: Path) -> None:

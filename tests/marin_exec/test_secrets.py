@@ -10,6 +10,7 @@ from inprocess import World
 
 from marin_exec import ConfigError, Out, Step, kind
 from marin_exec.secrets import REDACTED, redact, redact_tree, secret_in
+from marin_exec.store import Store
 from marin_exec.store.withdrawal import invalidate
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -163,6 +164,35 @@ def test_secrets_planted_everywhere_reach_no_file_of_the_store_and_no_output(tmp
     record = json.loads(engine.call("show", "leaky/fine", "--json").stdout)["record"]
     assert record["resources"]["env"] == ["OF_STEP_TOKEN"]
     assert "--api_key" in record["provenance"]["command_line"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind_of_store", ["file", "gcs"])
+def test_secrets_that_ranks_and_shards_on_ray_let_slip_reach_no_object_and_no_output(
+    request, tmp_path, monkeypatch, kind_of_store
+):
+    engine = Engine(tmp_path, EXPERIMENTS / "secrets.py")
+    if kind_of_store == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        engine.environment |= {**server.environment, "MARIN_PREFIX": server.new_prefix()}
+    planted = {"PLANTED_PASSWORD": "s3same-in-env", "OF_STEP_TOKEN": "pLaNtEd-of-driver"}
+    engine.environment |= planted
+    ran = engine.run("--api_key", "pLaNtEd-on-command-line", "--ranks", "2", backend="ray")
+    assert ran.returncode == 1, ran.stderr
+    said = {"run": ran.stdout + ran.stderr}
+    for name in ("gang/raises", "gang/killed", "leaky/shards"):
+        answer = engine.call("logs", name)
+        said[name] = answer.stdout + answer.stderr
+        assert f"FAILED {name}" in ran.stderr, ran.stderr
+    for name in set(engine.environment) - set(planted):
+        monkeypatch.setenv(name, engine.environment[name])
+    store = Store.open(engine.env()["MARIN_PREFIX"])
+    said |= {path: store.fs.cat_file(path).decode() for path in store.fs.find(store.prefix)}
+    assert len(said) > 20
+    leaks = {f"{where}: {planted}" for where, text in said.items() for planted in PLANTED if planted in text}
+    assert not leaks
+    assert "rank 1 says https://[redacted]@example.org/data" in said["gang/killed"], said["gang/killed"]
+    assert "RuntimeError: rank 1: https://[redacted]@" in said["gang/raises"]
 
 
 def test_reasons_that_a_person_gives_are_redacted(tmp_path):
