@@ -195,8 +195,8 @@ def _environment(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
 
 
 def _surroundings(record: Record | None) -> dict[str, Any]:
-    """Returns what a record says of the environment, flat."""
-    if record is None or not record.provenance:
+    """Returns what a record says of the environment, flat; nothing of a step that was linked, and so ran nowhere."""
+    if record is None or record.link is not None or not record.provenance:
         return {}
     provenance = record.provenance
     flat = {key: value for key, value in provenance.items() if key not in _RUN_KEYS}

@@ -59,6 +59,7 @@ class Draft:
         self._source_of = cache(source_of)
         self._content_keys = cache(lambda: known_keys(store))
         self.steps: dict[str, PlannedStep] = {}
+        self._beneath: dict[str, bool] = {}
         current = {digest: each.record for digest, each in found.items()}
         self._explainer = Explainer(store, current, names, options.experiment)
 
@@ -125,8 +126,8 @@ class Draft:
             upstream = self.steps[digest]
             if digest in left_open:
                 continue  # a person blessed the output whatever that input holds
-            invalidated = self._found[digest].invalidated
-            if (upstream.record is not None or invalidated) and upstream.action is Action.RUN:
+            counts = upstream.record is not None or self._found[digest].invalidated or self._stale_beneath(digest)
+            if counts and upstream.action is Action.RUN:
                 reason = f"upstream {upstream.step.name} will run ({upstream.reason}); reused if its output is the same"
                 return reason, upstream.causes
         if draft.record.link is not None:
@@ -135,6 +136,21 @@ class Draft:
             if broken:
                 return broken, (f"{name}: {broken}",)
         return self._stale_because(draft.record)
+
+    def _stale_beneath(self, digest: str) -> bool:
+        """Whether a finished step whose record is lost would have to be made again even if it were there.
+
+        Judged by what its attempt's log says it was made from; with that lost too nobody can know, and it is taken for good.
+        """
+        found = self._found[digest]
+        if not found.problem or found.head is None or found.head.current is None:
+            return False
+        if digest not in self._beneath:
+            begun = self._store.begun_record(digest, found.head.current)
+            draft = dataclasses.replace(self.steps[digest], record=begun)
+            known = StoredStep(found.head, begun)
+            self._beneath[digest] = begun is not None and bool(self._invalid_because(draft, known)[0])
+        return self._beneath[digest]
 
     def _linked(self, draft: PlannedStep) -> PlannedStep:
         """Returns a step that would run as a LINK, if its inputs are known and something was made from the same content."""
@@ -207,7 +223,8 @@ class Draft:
             if draft.action is Action.REUSE:
                 draft = _data_gone(draft, missing[digest], digest in wanted)
             elif digest not in wanted:
-                draft = dataclasses.replace(draft, action=Action.GONE, reason=f"not needed ({draft.reason})", causes=())
+                why = f"not needed ({draft.reason})"
+                draft = dataclasses.replace(draft, action=Action.GONE, reason=why, causes=(), outlook="")
             head = self._found[digest].head
             may_wait = draft.action in (Action.RUN, Action.LINK) and not draft.forced
             if may_wait and head is not None and head.state == "held":

@@ -55,7 +55,7 @@ def bless(
     record = bless_step(
         plan, planned, store, target, redact(why.strip()), new_run(str(loaded.path), loaded.path.parent)
     )
-    register_root(store, f"{loaded.name}: blessed", [record.digest])
+    register_root(store, f"{loaded.name}: blessed", [record.digest], names={record.digest: record.name})
     assert record.link is not None
     if as_json:
         print_json(

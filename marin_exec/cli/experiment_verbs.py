@@ -238,7 +238,8 @@ def _register(store: "Store", name: str, made: "Plan") -> bool:
     from marin_exec.store import register_root
 
     try:
-        return register_root(store, name, made.targets, made.steps)
+        names = {digest: made.steps[digest].step.name for digest in made.targets}
+        return register_root(store, name, made.targets, made.steps, names)
     except OSError as error:
         if made.to_do:
             raise StoreError(f"store {store.prefix}: the experiment cannot be registered: {error}") from error

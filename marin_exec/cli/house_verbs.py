@@ -130,13 +130,14 @@ def roots(drop: str | None, prefix: str, as_json: bool) -> None:
             f"dropped the root of {dropped.name} of {dropped.registered[:19]}; a run of it registers it again", err=True
         )
         found = registered(store)
-    names = _names(store, [digest for root in found.values() for digest in root.digests]) if found else {}
+    unnamed = [digest for root in found.values() if not root.names for digest in root.digests]
+    names = _names(store, unnamed)
     rows = [
         {
             "id": root_id,
             "name": root.name,
             "registered": root.registered,
-            "targets": [names.get(digest, digest[:16]) for digest in root.digests],
+            "targets": list(root.names) or [names.get(digest, digest[:16]) for digest in root.digests],
             "steps": len(root.digests) + len(root.reaches),
         }
         for root_id, root in found.items()

@@ -18,6 +18,8 @@ from marin_exec.runners.ray_messages import COLOUR
 from marin_exec.runners.task import Failure
 from marin_exec.secrets import redact
 
+WORKER_DIED = "WorkerCrashedError: the worker process died: killed, crashed in native code, or it ended itself"
+
 
 @dataclass(frozen=True)
 class Started:
@@ -84,6 +86,9 @@ class RayTask:
 
         try:
             return ray.get(next(self.stream))
+        except StopIteration:  # the stream is over, and Ray has no error for it: seen of workers killed at their end
+            reason = f"{self.what}: {WORKER_DIED}" if self.what else WORKER_DIED
+            return Failure(reason=reason, infrastructure=True)
         except lost_by_cluster() as error:
             reason = f"{self.what}: {cluster_reason(error)}" if self.what else cluster_reason(error)
             return Failure(reason=reason, infrastructure=True)
@@ -135,6 +140,6 @@ def advance_some(tasks: dict[Any, RayTask], timeout_seconds: float | None) -> li
 def cluster_reason(error: Exception) -> str:
     """Returns in one line why the cluster lost a task: Ray explains at length, its first sentences say what happened."""
     if type(error).__name__ == "WorkerCrashedError":  # Ray's own text says only that, and where its logs would be
-        return "WorkerCrashedError: the worker process died: killed, crashed in native code, or it ended itself"
+        return WORKER_DIED
     first = " ".join(COLOUR.sub("", str(error)).split())
     return f"{type(error).__name__}: {first[:300]}{'...' if len(first) > 300 else ''}"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from marin_exec.records import FORMAT, Document
@@ -26,13 +26,18 @@ class Root(Document):
     """What these steps need, whether it was ever run or not: a step that never began has no record that would say it."""
     registered: str
     """UTC, ISO 8601."""
+    names: tuple[str, ...] = ()
+    """Of the steps of `digests`, in their order, for display: one that never ran has no record that would say it."""
 
 
-def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iterable[str] = ()) -> bool:
+def register_root(
+    store: Store, name: str, digests: Iterable[str], reaches: Iterable[str] = (), names: Mapping[str, str] | None = None
+) -> bool:
     """Registers steps as reachable under a name; if that was done before, nothing is written.
 
     Args:
         reaches: all that they need.
+        names: of the steps, by digest, for display.
 
     Returns:
         Whether it was new. A plan that was made before then may count on data that is being cleaned up: make it again.
@@ -41,7 +46,8 @@ def register_root(store: Store, name: str, digests: Iterable[str], reaches: Iter
     path = layout.root(root_id(name, chosen, needed))
     if store.files.read(path) is not None:
         return False
-    root = Root(name=name, digests=chosen, reaches=needed, registered=utc_now())
+    named = tuple(names[digest] for digest in chosen) if names else ()
+    root = Root(name=name, digests=chosen, reaches=needed, registered=utc_now(), names=named)
     try:
         store.files.create(path, root.to_bytes())
     except AlreadyExists:  # another one's, or ours and the answer was lost

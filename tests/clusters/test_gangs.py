@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from engine import EXPERIMENTS, Engine
@@ -97,6 +98,17 @@ def apart(first: list[tuple[float, float]], second: list[tuple[float, float]]) -
     return max(end for _, end in first) <= min(begin for begin, _ in second)
 
 
+def wait_for_line(driver: subprocess.Popen[str], part: str) -> None:
+    """Reads what a driver says until a line has this part."""
+    assert driver.stderr is not None
+    said = []
+    for line in driver.stderr:
+        said.append(line)
+        if part in line:
+            return
+    raise AssertionError(f"ended, and never said {part!r}: {''.join(said)}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_drivers", [1, 2])
 def test_gangs_that_each_need_more_than_half_the_cluster_run_one_after_the_other(engine, start, num_drivers):
@@ -132,8 +144,7 @@ def test_gang_cancelled_while_it_waits_for_its_place_leaves_nothing_behind(engin
     holder = start("--how", "held", "--ranks", "3")
     wait_until(lambda: len(pids(engine)) == 3 and all(pids(engine)), what="three ranks")
     waiting = start("--how", "well", "--ranks", "3")
-    assert waiting.stderr is not None
-    wait_until(lambda: "queued: waits for a place" in waiting.stderr.readline(), what="the second gang's wait")
+    wait_for_line(waiting, "queued: waits for a place")
     waiting.send_signal(signal.SIGTERM)
     _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == 130, said

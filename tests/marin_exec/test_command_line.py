@@ -343,3 +343,15 @@ def test_gc_roots_and_invalidate_as_a_user_calls_them(engine):
     assert taken_back.returncode == 0 and "doubt" in taken_back.stdout
     why = engine.call("why", "total", "--count", "3")
     assert "invalidated by" in why.stdout and "doubt" in why.stdout
+
+
+def test_roots_names_targets_that_were_never_run_and_those_of_older_roots(engine):
+    engine.run("--fail", "3")
+    (root,) = json.loads(engine.call("roots", "--json").stdout)["roots"]
+    (path,) = engine.store.glob(".marin/roots/*.json")
+    kept = json.loads(path.read_text())
+    assert root["targets"] == kept["names"] and not any(name in kept["digests"] for name in kept["names"])
+    del kept["names"]
+    path.write_text(json.dumps(kept))
+    (older,) = json.loads(engine.call("roots", "--json").stdout)["roots"]
+    assert len(older["targets"]) == len(root["targets"])

@@ -84,6 +84,44 @@ def test_record_damaged_of_another_step_explains_nothing_and_hides_nothing_else(
     assert len(problems) == 1 and str(path) in problems[0]
 
 
+@dataclass(frozen=True)
+class Upstream:
+    source: InputPath
+
+
+@kind("damaged/passes-on", version=1)
+def passes_on(config: Upstream, out: Out) -> str:
+    text = Path(config.source, "says.txt").read_text()
+    Path(out.file("says.txt")).write_text(f"{text}!")
+    return f"{text}!"
+
+
+@kind("damaged/says", version=1)
+def says(config: None, out: Out) -> str:
+    Path(out.file("says.txt")).write_text(SAID[0])
+    return SAID[0]
+
+
+SAID = ["first"]
+
+
+def test_record_lost_of_a_step_between_hides_no_change_above_it_and_alone_makes_nothing_again(world, monkeypatch):
+    first = Step("first", says)
+    middle = Step("middle", passes_on, Upstream(first))
+    last = Step("last", passes_on, Upstream(middle))
+    world.run(last)
+    (record,) = control(world, world.plan(last).named("middle").digest).glob("**/*record*")
+    record.unlink()
+    assert world.actions(last) == {"first": "REUSE", "middle": "GONE", "last": "REUSE"}
+
+    monkeypatch.setitem(globals(), "SAID", ["second"])
+    planned = world.plan(last, force=["first"])
+    assert "upstream middle will run" in planned.named("last").reason
+    world.run(first, force=["first"])
+    assert world.actions(last) == {"first": "REUSE", "middle": "RUN", "last": "RUN"}
+    assert world.run(last)["last"].record.result == "second!!"
+
+
 def test_head_damaged_is_an_error_that_names_the_file(world):
     world.run(steps())
     (path,) = control(world, world.plan(steps()).named("base").digest).glob("head.json.*")
