@@ -26,7 +26,7 @@ FLOORS = (
             "out",
             "identity",
         ),
-        *("documents", "records", "secrets", "wording", "near_names"),
+        *("documents", "records", "secrets", "wording", "near_names", "ending"),
         *("source", "source_modules", "source_definitions", "source_locate"),
     ),
     ("store", "files", "provenance", "adopted"),

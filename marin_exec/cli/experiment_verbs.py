@@ -240,7 +240,7 @@ def _register(store: "Store", name: str, made: "Plan") -> bool:
     try:
         names = {digest: made.steps[digest].step.name for digest in made.targets}
         return register_root(store, name, made.targets, made.steps, names)
-    except OSError as error:
+    except (OSError, StoreError) as error:
         if made.to_do:
             raise StoreError(f"store {store.prefix}: the experiment cannot be registered: {error}") from error
         click.echo(f"note: {name} is not registered in {store.prefix}, which cannot be written ({error})", err=True)

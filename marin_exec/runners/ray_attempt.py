@@ -6,6 +6,7 @@ the output once the others have ended, and its description is the attempt's outc
 
 import dataclasses
 import math
+import secrets
 import socket
 import time
 from collections.abc import Generator, Sequence
@@ -105,8 +106,10 @@ class RayAttempt:
         bundle = needs_of(self.resources) or {"CPU": 0.001}
         num_ranks = self.resources.ranks
         # Ray gives a process with another environment to nobody else: libraries that join processes can do so only once in each.
-        env_vars = {**options.get("runtime_env", {}).get("env_vars", {}), "MARIN_RANKS_OF": options["name"]}
-        self._group = placement_group([bundle] * num_ranks, strategy="PACK", name=options["name"])
+        # The group's name has to be one that no other driver's has: steps of one name may run at the same time.
+        this = f"{options['name']} {secrets.token_hex(8)}"
+        env_vars = {**options.get("runtime_env", {}).get("env_vars", {}), "MARIN_RANKS_OF": this}
+        self._group = placement_group([bundle] * num_ranks, strategy="PACK", name=this)
         return [
             options
             | {

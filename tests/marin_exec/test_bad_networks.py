@@ -108,6 +108,34 @@ def test_plan_whose_data_is_refused_says_so_in_one_message(proxy: FaultyProxy, t
         assert f"error: {engine.environment['MARIN_PREFIX']}/words/" in done.stderr and "not reached" in done.stderr
 
 
+def test_store_that_can_only_be_read_serves_all_that_reads_and_says_what_it_cannot_write(
+    proxy: FaultyProxy, tmp_path
+) -> None:
+    engine = engine_over(proxy, tmp_path)
+    assert engine.run().returncode == 0
+    proxy.rule = lambda request: None if request.method in ("GET", "HEAD") else REFUSED
+    prefix = engine.environment["MARIN_PREFIX"]
+    for verb, arguments in {
+        "plan": (),
+        "status": (),
+        "ls": (),
+        "show": ("words/count",),
+        "lineage": ("words/count",),
+    }.items():
+        read = engine.call(verb, *arguments)
+        assert read.returncode == 0 and ("words" in read.stdout or "2 REUSE" in read.stdout), read.stderr
+    done = engine.run("--until", "words/parts")  # other targets than any run before
+    assert done.returncode == 0 and "words/parts\t" in done.stdout, done.stderr
+    assert f"note: remote is not registered in {prefix}, which cannot be written" in done.stderr
+    for change in (("run", "--backend", "local", "--parts", "4"), ("invalidate", "words/count", "--why", "a test")):
+        refused = engine.call(*change)
+        assert refused.returncode == 1 and "Traceback" not in refused.stderr, refused.stderr
+        assert f"error: {prefix.split('/m', 1)[0]}" in refused.stderr or f"store {prefix}" in refused.stderr, (
+            refused.stderr
+        )
+        assert "access refused" in refused.stderr
+
+
 def engine_over(proxy: FaultyProxy, folder) -> Engine:
     environment = {
         **proxy.server.environment,

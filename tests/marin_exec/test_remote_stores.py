@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,10 @@ def test_run_on_ray_whose_driver_is_killed_is_ended_by_the_next_with_the_same_ou
     released.touch()
     again = engine.run(backend="ray")
     assert again.returncode == 0, again.stderr
-    assert sorted(engine.ran()) == ["count", "part-0", "part-1", "part-2", "part-2"]
+    ran = Counter(
+        engine.ran()
+    )  # the last part may have been committed by its worker, before that noticed the driver's end
+    assert ran.pop("part-2") in (1, 2) and ran == {"part-0": 1, "part-1": 1, "count": 1}
     assert whole.run().returncode == 0
     for name in ("words/parts", "words/count"):
         assert shown(engine, name)["record"]["output_digest"] == shown(whole, name)["record"]["output_digest"]

@@ -177,7 +177,8 @@ def test_secrets_that_ranks_and_shards_on_ray_let_slip_reach_no_object_and_no_ou
         engine.environment |= {**server.environment, "MARIN_PREFIX": server.new_prefix()}
     planted = {"PLANTED_PASSWORD": "s3same-in-env", "OF_STEP_TOKEN": "pLaNtEd-of-driver"}
     engine.environment |= planted
-    ran = engine.run("--api_key", "pLaNtEd-on-command-line", "--ranks", "2", backend="ray")
+    arguments = ("--backend", "ray", "--api_key", "pLaNtEd-on-command-line", "--ranks", "2")
+    ran = engine.call("run", *arguments, timeout=280)
     assert ran.returncode == 1, ran.stderr
     said = {"run": ran.stdout + ran.stderr}
     for name in ("gang/raises", "gang/killed", "leaky/shards"):
@@ -191,7 +192,7 @@ def test_secrets_that_ranks_and_shards_on_ray_let_slip_reach_no_object_and_no_ou
     assert len(said) > 20
     leaks = {f"{where}: {planted}" for where, text in said.items() for planted in PLANTED if planted in text}
     assert not leaks
-    assert "rank 1 says https://[redacted]@example.org/data" in said["gang/killed"], said["gang/killed"]
+    assert "rank 1 reads https://[redacted]@example.org/data" in said["gang/killed"], said["gang/killed"]
     assert "RuntimeError: rank 1: https://[redacted]@" in said["gang/raises"]
 
 
