@@ -8,13 +8,14 @@ which sources are named. Which documents are drawn, and what is shown of each, m
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
 from marin_exec import open_file
 from marin_exec.errors import ConfigError
 from steps.contract import read_all_documents
+from steps.files import read_bytes
 from steps.seeded_ranks import draw_rank
 
 EXCERPT_CHARACTERS = 900
@@ -96,6 +97,26 @@ def sample_excerpts(paths: Mapping[str, str], count: int, seed: int) -> list[Exc
     return [Excerpt(each, source, excerpt_of(texts[each])) for source, each in pairs]
 
 
+def write_excerpts(full_path: str, excerpts: Sequence[Excerpt]) -> None:
+    """Writes excerpts as JSONL, one `{"id", "source", "excerpt"}` a line, in order."""
+    with open_file(full_path, "wb") as file:
+        for each in excerpts:
+            file.write((json.dumps(asdict(each), ensure_ascii=False) + "\n").encode())
+
+
+def read_excerpts(path: str) -> list[Excerpt]:
+    """Returns the excerpts of a JSONL file, in its order.
+
+    Raises:
+        ConfigError: the file does not exist.
+    """
+    try:
+        lines = read_bytes(path).decode().split("\n")
+    except FileNotFoundError as error:
+        raise ConfigError(f"excerpts {path}: not there; the output of a quality/next_labels step is needed") from error
+    return [Excerpt(**json.loads(line)) for line in lines if line]
+
+
 @click.command()
 @click.option("--documents", multiple=True, required=True, metavar="NAME=DIR", help="A documents data set; repeatable.")
 @click.option("--count", default=420, show_default=True, help="Documents to draw in all.")
@@ -107,10 +128,7 @@ def main(documents: tuple[str, ...], count: int, seed: int, out: str) -> None:
     if "" in paths.values() or len(paths) != len(documents):
         raise click.BadParameter(f"--documents {' '.join(documents)}: one NAME=DIR each, names distinct, is needed")
     excerpts = sample_excerpts(paths, count, seed)
-    with open_file(out, "wb") as file:
-        for each in excerpts:
-            row = {"id": each.id, "source": each.source, "excerpt": each.excerpt}
-            file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+    write_excerpts(out, excerpts)
     click.echo(f"{len(excerpts)} excerpts of {len(paths)} sources -> {out}")
 
 

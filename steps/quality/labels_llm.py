@@ -18,12 +18,12 @@ from typing import Annotated, Any
 
 import xxhash
 
-from marin_exec import IdentityMismatch, Out, StepFailed, kind, measured, runtime
+from marin_exec import IdentityMismatch, InputPath, Out, StepFailed, added_default, kind, measured, runtime
 from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput
 from steps.files import write_bytes
 from steps.quality.chat import ChatModel, ReadShard, read_shard
-from steps.quality.excerpts import Excerpt, sample_excerpts
+from steps.quality.excerpts import Excerpt, read_excerpts, sample_excerpts
 from steps.quality.labels import Label, write_labels
 
 RUBRIC_DIGEST = "6eee14a5fafdf1c20ad47c5702249347"
@@ -40,6 +40,8 @@ class LabelsLlmConfig:
     """Documents to read, in equal shares of the sources."""
     seed: int = 0
     """Of the draw."""
+    excerpts: Annotated[InputPath, added_default(None)] = None
+    """Output of a "quality/next_labels" step, whose excerpts are read instead of a draw; `count` and `seed` mean nothing then."""
     rubric_digest: str = RUBRIC_DIGEST
     """xxh3-128 of steps/quality/rubric.md."""
     max_asks: Annotated[int, runtime] = 3
@@ -145,12 +147,16 @@ def labels_llm(config: LabelsLlmConfig, out: Out) -> LabelsLlmResult:
     """Writes `labels.jsonl` and `unanswered.jsonl`.
 
     Raises:
-        ConfigError: there are fewer documents than `count`.
+        ConfigError: there are fewer documents than `count`, or no excerpts where they should be.
         IdentityMismatch: the rubric is not the one stated.
         StepFailed: the server refused or did not answer, or too many answers were malformed. Answers had are kept.
     """
     rubric = read_rubric(config.rubric_digest)
-    excerpts = sample_excerpts({source.name: source.path for source in config.documents}, config.count, config.seed)
+    if config.excerpts is None:
+        paths = {source.name: source.path for source in config.documents}
+        excerpts = sample_excerpts(paths, config.count, config.seed)
+    else:
+        excerpts = read_excerpts(f"{config.excerpts}/excerpts.jsonl")
     readings = _ask_in_rounds(config, excerpts, rubric, out)
     labels = [Label(**reading["label"]) for reading in readings if reading["label"]]
     unanswered = _problems(readings, {excerpt.id for excerpt in excerpts} - {label.id for label in labels})

@@ -14,10 +14,9 @@ from steps.documents import NamedInput, join_dense, read_table, write_table
 from steps.embed.vectors import vectors_of
 from steps.files import write_json
 from steps.quality.calibration import buckets, calibrated
-from steps.quality.features import read_blocks
 from steps.quality.spread import Tally, bucket_shares, tally_scores, within_type_spread
 from steps.quality.student import load_student
-from steps.quality.windows import NAMES, Windows, read_windows
+from steps.quality.windows import NAMES, Windows, read_documents_or_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +90,7 @@ def score_shard(item: ScoreShard, shard: ShardOut) -> dict[str, Any]:
     join_dense(documents, embeddings, where)  # for its check of the ids
     vectors, texts = vectors_of(embeddings, where), documents["text"].to_pylist()
     saved.check_reading(embeddings, item.windows.characters if item.windows else None, where)
-    if item.windows is None:
-        blocks = read_blocks(texts, vectors, saved.student.settings)
-    else:
-        blocks = read_windows(texts, vectors, saved.student.settings, item.windows, saved.student.scale, where)
+    blocks = read_documents_or_windows(texts, vectors, saved, item.windows, where)
     found = saved.student.predict(blocks)
     scores = calibrated(found.raw, found.content_types, saved.curves)
     types = pa.array(found.content_types, type=pa.string())

@@ -13,6 +13,7 @@ from steps.config_checks import check_number
 from steps.embed.encoders import Encoder, encode
 from steps.embed.vectors import quantize, scale_of
 from steps.quality.features import Blocks, FeatureSettings, read_blocks
+from steps.quality.student import SavedStudent
 
 NAMES = ("begin", "middle", "end")
 """The windows, in order."""
@@ -70,6 +71,16 @@ def read_windows(
         rows[chosen] = stored_form(encode(windows.encoder, [parts[row] for row in chosen]), windows.encoder.int8_range)
     lengths = [len(texts[owner]) for owner in owners]
     return read_blocks(parts, rows, settings, lengths=lengths, starts=np.cumsum(counts) - counts)
+
+
+def read_documents_or_windows(
+    texts: list[str], vectors: np.ndarray, saved: SavedStudent, windows: Windows | None, where: str
+) -> Blocks:
+    """Returns the blocks of n documents as the student reads them: through `windows`, or whole if there are none."""
+    settings = saved.student.settings
+    if windows is None:
+        return read_blocks(texts, vectors, settings)
+    return read_windows(texts, vectors, settings, windows, saved.student.scale, where)
 
 
 def stored_form(vectors: np.ndarray, int8_range: float) -> np.ndarray:

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -61,3 +62,11 @@ def test_blocks_read_in_batches_are_those_read_at_once(monkeypatch):
     np.testing.assert_array_equal(whole.hashed.toarray(), batched.hashed.toarray())
     np.testing.assert_array_equal(whole.surface, batched.surface)
     np.testing.assert_array_equal(whole.surface, surface_measures(texts, 4_000))
+
+
+def test_no_package_of_the_lock_is_a_fasttext():
+    """Wheels of fastText and floret fail on NumPy 2 when they predict; none may come in through some dependency."""
+    lock = (Path(__file__).parents[3] / "requirements.lock").read_text()
+    names = re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)
+    assert "numpy" in names
+    assert not [name for name in names if re.search(r"fast-?text|fast-?lang|floret", name, re.IGNORECASE)]
