@@ -40,7 +40,7 @@ class LabelsLlmConfig:
     """Documents to read, in equal shares of the sources."""
     seed: int = 0
     """Of the draw."""
-    excerpts: Annotated[InputPath, added_default(None)] = None
+    excerpts: Annotated[InputPath | None, added_default(None)] = None
     """Output of a "quality/next_labels" step, whose excerpts are read instead of a draw; `count` and `seed` mean nothing then."""
     rubric_digest: str = RUBRIC_DIGEST
     """xxh3-128 of steps/quality/rubric.md."""
