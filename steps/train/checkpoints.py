@@ -58,7 +58,7 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
         history: what was logged since the last call; it is marked as kept.
     """
     # Of arrays over devices each rank writes a part, and rank 0 waits for all; what is in the host's memory rank 0 writes.
-    written: Any = state if _ranks_may_share(path) else jax.tree.map(host_array, state)
+    written: Any = state if _ranks_may_share(path) else jax.tree.map(_whole, state)
     with _written_by_levanter(path) as directory:
         levanter.checkpoint.save_checkpoint(written, step, directory, is_temporary=False)
     arrays = array_digests(state)
@@ -68,6 +68,11 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
     for name, lines in history.take_recent().items():
         write_bytes(f"{path}/{name}", "".join(lines).encode())
     write_json(f"{path}/{CHECKPOINT_FILE}", described)
+
+
+def _whole(array: jax.Array) -> Any:
+    """Returns all of an array as NumPy, in its own shape: a scalar that came back as a row of one compiles to other code."""
+    return host_array(array).reshape(array.shape)
 
 
 def read_description(path: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One rank of a training run, as a process of its own: what the engine would start on a cluster.
 
-Run as a script, with a JSON object: `inputs`, `path` (of the output), `rank`, `num_ranks`, `coordinator`, `changes` to the config.
-Prints the result, or the failure, as its last line.
+Run as a script, with a JSON object: `inputs`, `path` (of the output), `rank`, `num_ranks`, `coordinator`, `changes` to the config,
+and perhaps `alone` (see `run_ranks`). Prints the result, or the failure, as its last line.
 """
 
 import json
@@ -57,10 +57,17 @@ def ended(process: subprocess.Popen[str], seconds: float = 280) -> RankEnd:
     return RankEnd(process.returncode, json.loads(lines[-1]) if lines else None, output)
 
 
-def run_ranks(compiled: Path, path: Path, inputs: dict[str, str], ranks: int = 2, **changes: Any) -> list[RankEnd]:
-    """Trains in so many processes at once, and returns how each ended, by rank."""
+def run_ranks(
+    compiled: Path, path: Path, inputs: dict[str, str], ranks: int = 2, alone: bool = False, **changes: Any
+) -> list[RankEnd]:
+    """Trains in so many processes at once, and returns how each ended, by rank.
+
+    Args:
+        alone: rank 0 writes all of a checkpoint, as on a server that stands for Google's.
+    """
     coordinator = free_address() if ranks > 1 else ""
     common = {"inputs": inputs, "path": str(path), "num_ranks": ranks, "coordinator": coordinator, "changes": changes}
+    common["alone"] = alone
     processes = [start_rank(compiled, rank=rank, **common) for rank in range(ranks)]
     return [ended(process) for process in processes]
 
@@ -71,10 +78,15 @@ def main(given: dict[str, Any]) -> None:
     tests = types.ModuleType("tests")
     tests.__path__ = [str(ROOT / "tests")]
     sys.modules["tests"] = tests
+    import jax
+
     from marin_exec import MarinExecError
+    from steps.train import checkpoints
     from steps.train.language_model import train_language_model
     from tests.steps.train.training_runs import LastingOut, tiny_config
 
+    if given.get("alone"):
+        checkpoints._ranks_may_share = lambda path: jax.process_count() == 1
     out = LastingOut(
         Path(given["path"]), rank=given["rank"], num_ranks=given["num_ranks"], coordinator=given["coordinator"]
     )

@@ -139,3 +139,16 @@ def test_evaluation_in_ranks_is_refused_when_it_is_declared(inputs):
     config = CheckpointEvaluationConfig(checkpoint="anywhere", evaluation=inputs["evaluation"])
     with pytest.raises(ConfigError, match=r"step scores: asks for 2 ranks.*'evaluate/checkpoint'.*gang=True"):
         Step("scores", evaluate_checkpoint, config, resources=train_resources(ranks=2))
+
+
+@pytest.mark.slow
+def test_ranks_that_go_on_from_what_rank_0_wrote_alone_end_with_the_same_bits(two, inputs, compiled, tmp_path):
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    for path in (whole, resumed):
+        if path == resumed:
+            published(whole, resumed, 10)
+        ends = run_ranks(compiled, path, inputs, alone=True, **CHANGES)
+        assert [each.returncode for each in ends] == [0, 0], [each.output[-3000:] for each in ends]
+    assert ends[0].last_line["result"]["resumed_from_step"] == 10
+    assert logs(whole) == logs(resumed) == logs(two[0])
+    assert content_digest(str(resumed)) == content_digest(str(two[0]))
