@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ShardOut
+from marin_exec import ShardOut, StepFailed
 from steps.contract import read_documents
 from steps.decontaminate.benchmarks import (
     DocumentsBenchmark,
@@ -58,9 +58,20 @@ def load_index(suite: Suite) -> FeatureIndex:
         ConfigError: a package is missing, or is not as declared.
         StepFailed: a benchmark is incomplete, or a required record gives no feature.
     """
-    records = [record for benchmark in suite.packages for record in read_package_benchmark(benchmark)]
-    records += [record for path in suite.items for record in read_items(path)]
-    records += [record for benchmark in suite.documents for record in read_documents_benchmark(benchmark)]
+    groups = [
+        *(read_package_benchmark(benchmark) for benchmark in suite.packages),
+        *(read_items(path) for path in suite.items),
+        *(read_documents_benchmark(benchmark) for benchmark in suite.documents),
+    ]
+    seen: set[str] = set()
+    for group in groups:
+        names = {record.benchmark for record in group}
+        if names & seen:
+            raise StepFailed(
+                f"benchmark {sorted(names & seen)} is in two suites; hits could not be told apart: rename it, or leave one out"
+            )
+        seen |= names
+    records = [record for group in groups for record in group]
     index = build_index(records, suite.ngram_words, suite.shortest_words, suite.shortest_run_words)
     check_required(index)
     return index
