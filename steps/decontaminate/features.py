@@ -21,6 +21,7 @@ from steps.decontaminate.words import Words, split_words
 from steps.splitmix import FIRST_MULTIPLIER, SECOND_MULTIPLIER
 
 _MULTIPLIER = np.uint64(0xD1342543DE82EF95)
+_BITS_A_HASH = 16
 _WHOLE = np.uint64(0x632BE59BD9B4E019)  # keeps whole paragraphs of n words apart from n-grams
 
 
@@ -75,19 +76,32 @@ def features_of(words: Words, ngram_words: int, shortest_words: int, *, of_recor
     return Features(hashes[:count], words.texts[firsts], paragraphs, firsts, lengths, words)
 
 
-def runs_of(features: Features, lengths: Sequence[int]) -> Features:
+def bitmap_of(hashes: np.ndarray) -> np.ndarray:
+    """Returns uint64[2^k / 64]: bit h is set if a hash begins with the k bits of h; 16 to 32 bits a hash, at least 2^16.
+
+    Of 64-bit hashes that are not among them, it turns away at least 15 of 16.
+    """
+    bits = max(16, (len(hashes) * _BITS_A_HASH).bit_length())
+    bitmap = np.zeros(2**bits // 64, dtype=np.uint64)
+    places = hashes >> np.uint64(64 - bits)
+    np.bitwise_or.at(bitmap, places >> np.uint64(6), np.uint64(1) << (places & np.uint64(63)))
+    return bitmap
+
+
+def runs_of(features: Features, lengths: Sequence[int], bitmap: np.ndarray) -> Features:
     """Returns the runs of some lengths inside the paragraphs of a batch, as features.
 
     Args:
         features: of the batch.
         lengths: words in a run. Paragraphs of just that length are left out: `features` has them.
+        bitmap: of the hashes that are looked for; runs that it turns away are left out.
     """
     words = features.words
     parts = [(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
     for length in lengths:
         hashes = np.empty(len(words.hashes), dtype=np.uint64)
         firsts = np.empty(len(words.hashes), dtype=np.int64)
-        count = _runs(words.hashes, words.has_letter, words.paragraphs, length, hashes, firsts)
+        count = _runs(words.hashes, words.has_letter, words.paragraphs, length, bitmap, hashes, firsts)
         parts.append((hashes[:count], firsts[:count], np.full(count, length, dtype=np.int64)))
     hashes, firsts, sizes = (np.concatenate([part[column] for part in parts]) for column in range(3))
     return Features(hashes, words.texts[firsts], words.paragraphs[firsts], firsts, sizes, words)
@@ -175,8 +189,13 @@ def _extract(words, has_letter, texts, paragraphs, n, shortest, of_records, hash
 
 
 @numba.njit(cache=True, nogil=True)
-def _runs(words, has_letter, paragraphs, length, hashes, firsts):
-    """Writes the runs of a length inside longer paragraphs and returns how many there are."""
+def _runs(words, has_letter, paragraphs, length, bitmap, hashes, firsts):
+    """Writes the runs of a length inside longer paragraphs that the bitmap lets pass, and returns how many there are."""
+    shift = np.uint64(64)
+    size = bitmap.size << 6
+    while size > 1:
+        shift -= np.uint64(1)
+        size >>= 1
     leading, tag = _power(length - 1), _WHOLE * np.uint64(length)
     for _ in range(length):
         tag *= _MULTIPLIER
@@ -195,8 +214,10 @@ def _runs(words, has_letter, paragraphs, length, hashes, firsts):
                     state = (state - words[first - 1] * leading) * _MULTIPLIER + words[first + length - 1]
                     letters += has_letter[first + length - 1]
                     letters -= has_letter[first - 1]
-                if letters:
-                    hashes[count] = _mix(state + tag)
+                value = _mix(state + tag)
+                place = value >> shift
+                if letters and bitmap[place >> np.uint64(6)] >> (place & np.uint64(63)) & np.uint64(1):
+                    hashes[count] = value
                     firsts[count] = first
                     count += 1
         begin = end

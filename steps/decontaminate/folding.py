@@ -1,8 +1,8 @@
 """Folding: what spellings of a character count as the same, and what each code point is to the word splitter.
 
 `fold` is the definition: NFKC, case folding, NFKC. For most texts it can be done one code point at a time, by the table here;
-`needs_composing` finds those for which it cannot: a code point that folds to several, one that may join the code point
-before it, or marks that stand in another order than the canonical one.
+`needs_composing` finds those for which it cannot: a code point that may join the one before it, one that folds to such, or marks
+that stand in another order than the canonical one.
 """
 
 import functools
@@ -15,11 +15,15 @@ from steps.unspaced_scripts import UNSPACED_RANGES
 
 OTHER, WORD, LETTER, SINGLE, SPACE, NEWLINE, DROPPED = range(7)
 FOLDED_MASK = np.uint32(0x3FFFF)
-"""Of a table entry: the folded code point."""
+"""Of a table entry: the folded code point, or, if it expands, where its expansion begins."""
 CLASS_SHIFT = np.uint32(18)
 """Three bits from here: the class of the code point, as it stands."""
-_COMPOSES = np.uint32(1 << 21)
-_ORDER_SHIFT = np.uint32(22)  # eight bits from here: the canonical combining class
+EXPANDS = np.uint32(1 << 21)
+"""Whether it folds to several code points, none of which may join its neighbours ("ß", "…", Thai sara am)."""
+_ORDER_MASK = np.uint16(0xFF)  # of a check: the canonical combining class, by which marks are put in order
+_ALWAYS = np.uint16(1 << 8)
+_JOINS = np.uint16(1 << 9)
+_BASE = np.uint16(1 << 10)  # folds to what some code point joins
 
 _LISTED = 0x40000  # above: private use, tags and unassigned, none of them letters, and none of them folded
 _SINGLE_RANGES = (
@@ -28,7 +32,6 @@ _SINGLE_RANGES = (
     (0xAC00, 0xD7A3),  # Hangul syllables
     (0x20000, 0x3FFFF),  # Han, later extensions
 )
-_HANGUL_JOINING = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))  # vowels and finals, composed by rule
 
 
 def fold(text: str) -> str:
@@ -42,7 +45,7 @@ def without_dropped(text: str) -> str:
     """Returns the text without format characters, which the word splitter leaves out."""
     if text.isascii():
         return text
-    kinds = folding_table() >> CLASS_SHIFT & np.uint32(7)
+    kinds = folding_table()[0] >> CLASS_SHIFT & np.uint32(7)
     return "".join(each for each in text if ord(each) >= _LISTED or kinds[ord(each)] != DROPPED)
 
 
@@ -53,19 +56,19 @@ def needs_composing(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         data: uint8: UTF-8.
         offsets: int64[T + 1], where the texts begin and the last one ends.
     """
-    return _needs_composing(data, offsets, folding_table())
+    return _needs_composing(data, offsets, folding_table()[2])
 
 
 @numba.njit(cache=True, nogil=True)
-def _needs_composing(data, offsets, table):
+def _needs_composing(data, offsets, checks):
     found = np.zeros(offsets.size - 1, dtype=np.bool_)
     for text in range(offsets.size - 1):
         place, end = offsets[text], offsets[text + 1]
-        order_before = np.uint32(0)
+        before = np.uint16(0)
         while place < end:
             lead = np.uint32(data[place])
             if lead < 0x80:
-                order_before = np.uint32(0)
+                before = checks[lead]
                 place += 1
                 continue
             if lead < 0xE0:
@@ -86,41 +89,72 @@ def _needs_composing(data, offsets, table):
                     | np.uint32(data[place + 3]) & np.uint32(0x3F)
                 )
                 place += 4
-            if code >= table.size:
+            if code >= checks.size:
                 # Variation selectors and the like: nothing here composes, but their order is not known.
                 found[text] = True
                 break
-            entry = table[code]
-            order = entry >> _ORDER_SHIFT
-            if entry & _COMPOSES or (order != 0 and order_before > order):
+            check = checks[code]
+            order, order_before = check & _ORDER_MASK, before & _ORDER_MASK
+            joins = check & _JOINS and (before & _BASE or order_before)
+            if check & _ALWAYS or joins or (order != 0 and order_before > order):
                 found[text] = True
                 break
-            order_before = order
+            before = check
     return found
 
 
 @functools.cache
-def folding_table() -> np.ndarray:
-    """Returns uint32[0x40000], an entry for each code point: folded code point, class, whether it composes, order."""
+def folding_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns what kernels know of code points.
+
+    Returns:
+        uint32[0x40000]: an entry for each: folded code point or place of its expansion, class, whether it expands.
+        uint32: expansions one after another, each the number of code points and then these.
+        uint16[0x40000]: a check for each: combining class, whether it needs the whole text, joins, or is joined.
+    """
     characters = [chr(code) for code in range(_LISTED)]
-    joining = set(map(chr, _HANGUL_JOINING))
-    for parts in map(str.split, map(unicodedata.decomposition, characters)):
-        if len(parts) == 2 and not parts[0].startswith("<"):
-            joining.add(chr(int(parts[1], 16)))
+    bases, joining = _composing()
 
     # Newlines fold to themselves and join nothing, so all code points can be folded at once.
     lines = "\n".join("" if character == "\n" else character for character in characters)
     composed = unicodedata.normalize("NFKC", lines)
     stages = (lines, composed, composed.casefold(), fold(lines))
-    entries = list(range(_LISTED))
+    entries, checks, expansions = list(range(_LISTED)), [0] * _LISTED, []
     for code, forms in enumerate(zip(*(stage.split("\n") for stage in stages), strict=True)):
-        plain, order = forms[0], unicodedata.combining(characters[code])
-        if order == 0 and plain not in joining and forms == (plain, plain, plain, plain):
+        plain, folded = forms[0], forms[-1]
+        order = unicodedata.combining(characters[code])
+        checks[code] = order | (int(_JOINS) if characters[code] in joining else 0)
+        if code == ord("\n"):
             continue
-        alone = all(len(form) == 1 and form not in joining and unicodedata.combining(form) == order for form in forms)
-        entries[code] = (ord(forms[-1]) if alone else code | int(_COMPOSES)) | order << int(_ORDER_SHIFT)
-    entries[ord("\n")] = ord("\n")
-    return np.array(entries, dtype=np.uint32) | _classes().astype(np.uint32) << CLASS_SHIFT
+        if not bases.isdisjoint(form[-1] for form in forms):
+            checks[code] |= int(_BASE)
+        if order == 0 and forms == (plain, plain, plain, plain):
+            continue
+        if all(len(form) == 1 and (form in joining) == (plain in joining) for form in forms):
+            entries[code] = ord(folded)
+            if any(unicodedata.combining(form) != order for form in forms):
+                checks[code] |= int(_ALWAYS)
+        elif all(each not in joining and not unicodedata.combining(each) for form in forms for each in form):
+            entries[code] = len(expansions) | int(EXPANDS)
+            expansions += [len(folded), *map(ord, folded)]
+        else:
+            checks[code] |= int(_ALWAYS)
+    table = np.array(entries, dtype=np.uint32) | _classes().astype(np.uint32) << CLASS_SHIFT
+    return table, np.array(expansions, dtype=np.uint32), np.array(checks, dtype=np.uint16)
+
+
+def _composing() -> tuple[set[str], set[str]]:
+    """Returns the characters that are joined by another, and those that join."""
+    bases = {chr(code) for code in (*range(0x1100, 0x1113), *range(0xAC00, 0xD7A4, 28))}  # Hangul, by rule
+    joining = {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
+    for code in range(0x30000):
+        parts = unicodedata.decomposition(chr(code)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            first, second = (chr(int(part, 16)) for part in parts)
+            if unicodedata.normalize("NFC", first + second) == chr(code):
+                bases.add(first)
+                joining.add(second)
+    return bases, joining
 
 
 def _classes() -> np.ndarray:

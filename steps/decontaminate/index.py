@@ -12,10 +12,9 @@ import numba
 import numpy as np
 
 from marin_exec import StepFailed
-from steps.decontaminate.features import batches, extract_features
+from steps.decontaminate.features import batches, bitmap_of, extract_features
 from steps.decontaminate.records import Record
 
-_BITS_A_FEATURE = 16
 _RUN_CHARACTERS = 24
 """Short records of fewer letters and digits are not looked for inside paragraphs: they might be any phrase."""
 
@@ -42,14 +41,13 @@ class FeatureIndex:
     run_lengths: tuple[int, ...]
     """Words in such records, ascending."""
     bitmap: np.ndarray = field(init=False, repr=False)
-    """uint64[2^k / 64]: bit h is set if a feature's hash begins with the k bits of h."""
+    """Of all hashes (see `bitmap_of`)."""
+    run_bitmap: np.ndarray = field(init=False, repr=False)
+    """Of those that are runs: few, so that it stays in the fastest cache."""
 
     def __post_init__(self) -> None:
-        bits = max(16, (len(self.hashes) * _BITS_A_FEATURE).bit_length())
-        bitmap = np.zeros(2**bits // 64, dtype=np.uint64)
-        places = self.hashes >> np.uint64(64 - bits)
-        np.bitwise_or.at(bitmap, places >> np.uint64(6), np.uint64(1) << (places & np.uint64(63)))
-        object.__setattr__(self, "bitmap", bitmap)
+        object.__setattr__(self, "bitmap", bitmap_of(self.hashes))
+        object.__setattr__(self, "run_bitmap", bitmap_of(self.hashes[self.is_run]))
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
         """Returns int64: the number of each hash's feature, -1 for those that no benchmark has."""
@@ -154,10 +152,11 @@ def check_required(index: FeatureIndex) -> None:
 @numba.njit(cache=True, nogil=True)
 def _find(wanted, hashes, bitmap):
     found = np.full(wanted.size, -1, dtype=np.int64)
-    bits = 6
-    while (bitmap.size << 6) >> bits > 1:
-        bits += 1
-    shift = np.uint64(64 - bits)
+    shift = np.uint64(64)
+    size = bitmap.size << 6
+    while size > 1:
+        shift -= np.uint64(1)
+        size >>= 1
     for number in range(wanted.size):
         value = wanted[number]
         place = value >> shift

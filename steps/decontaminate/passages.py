@@ -43,7 +43,7 @@ def side_by_side(
     last_word = max(int(members[-1]), int((features.firsts + features.lengths)[own].max()) - 1)
     shared = [_Shared(features, own[index.find(features.hashes[own]) >= 0])]
     if index.run_lengths:
-        runs = runs_of(features, index.run_lengths)
+        runs = runs_of(features, index.run_lengths, index.run_bitmap)
         inside = np.flatnonzero(runs.paragraphs == number)
         found = index.find(runs.hashes[inside])
         shared.append(_Shared(runs, inside[(found >= 0) & index.is_run[found]]))

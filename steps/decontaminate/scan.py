@@ -142,7 +142,7 @@ def find_matches(index: FeatureIndex, data: np.ndarray, offsets: np.ndarray, row
     texts, paragraphs, hashes = features.texts[hit], features.paragraphs[hit], features.hashes[hit]
     run = np.zeros(len(hit), dtype=bool)
     if index.run_lengths:
-        runs = runs_of(features, index.run_lengths)
+        runs = runs_of(features, index.run_lengths, index.run_bitmap)
         found = index.find(runs.hashes)
         hit = np.flatnonzero(found >= 0)
         hit = hit[index.is_run[found[hit]]]

@@ -26,6 +26,7 @@ import numpy as np
 from steps.decontaminate.folding import (
     CLASS_SHIFT,
     DROPPED,
+    EXPANDS,
     FOLDED_MASK,
     LETTER,
     NEWLINE,
@@ -60,7 +61,8 @@ class Words:
     """uint8: the texts in UTF-8; those that the table cannot fold are folded here already."""
 
     def excerpt(self, first: int, last: int) -> str:
-        """Returns the folded text from word `first` to word `last`, both included."""
+        """Returns the folded text from word `first` to word `last`, both included; a character that folds to several words,
+        as Thai sara am, is whole in each."""
         found = self.data[self.starts[first] : self.ends[last]].tobytes().decode("utf-8", "surrogatepass")
         return without_dropped(fold(found))
 
@@ -92,7 +94,8 @@ def split_utf8(data: np.ndarray, offsets: np.ndarray) -> Words:
     hashes = np.empty(capacity, dtype=np.uint64)
     has_letter = np.empty(capacity, dtype=np.bool_)
     places = np.empty((4, capacity), dtype=np.int64)
-    count = _split(data, offsets, composing, folding_table(), hashes, has_letter, places)
+    table, expansions, _ = folding_table()
+    count = _split(data, offsets, composing, table, expansions, hashes, has_letter, places)
     texts, paragraphs, starts, ends = places[:, :count]
     return Words(hashes[:count], has_letter[:count], texts, paragraphs, starts, ends, data)
 
@@ -118,7 +121,7 @@ def _mix(value):
 
 
 @numba.njit(cache=True, nogil=True)
-def _split(data, offsets, folded_already, table, hashes, has_letter, places):
+def _split(data, offsets, folded_already, table, expansions, hashes, has_letter, places):
     """Writes the words of all texts and returns how many there are.
 
     A word's hash is a polynomial over its scattered code points, modulo 2^64; `places` gets text, paragraph, start, end.
@@ -132,10 +135,16 @@ def _split(data, offsets, folded_already, table, hashes, has_letter, places):
         state, power, length, letters = np.uint64(0), GOLDEN_GAMMA, 0, False
         begin, after = 0, 0
         place, end = offsets[text], offsets[text + 1]
-        while place < end:
-            here = place
-            lead = np.uint32(data[place])
-            if lead < 0x80:
+        here, expansion, pending = place, 0, 0
+        while place < end or pending:
+            if not pending:
+                here = place
+            lead = np.uint32(data[here])
+            if pending:
+                code = expansions[expansion]
+                expansion += 1
+                pending -= 1
+            elif lead < 0x80:
                 code = lead
                 place += 1
             elif lead < 0xE0:
@@ -159,6 +168,11 @@ def _split(data, offsets, folded_already, table, hashes, has_letter, places):
             kind = np.uint32(OTHER)
             if code < listed:
                 entry = table[code]
+                if entry & EXPANDS and not folded_already[text]:
+                    expansion = entry & FOLDED_MASK
+                    pending = expansions[expansion]
+                    expansion += 1
+                    continue
                 if not folded_already[text]:
                     code = entry & FOLDED_MASK
                     entry = table[code]
