@@ -1,6 +1,7 @@
 """What the decontamination step writes besides its matches: the sparse tables, and evidence to read."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,6 +52,24 @@ def write_frequencies(index: FeatureIndex, frequencies: Frequencies, out: Out) -
     columns["everywhere"] = pa.array(frequencies.everywhere[dropped])
     columns["text"] = pa.array(index.excerpts(frequencies.features[dropped].tolist()), pa.string())
     write_table(out.file("evidence/boilerplate.parquet"), pa.table(columns))
+
+
+def write_items_hit(index: FeatureIndex, verdicts: Sequence[Verdict], out: Out) -> None:
+    """Writes hits_by_item.parquet: every item that a contaminated document has features of, the most often met first."""
+    documents: Counter[int] = Counter()
+    coverage: dict[int, float] = {}
+    for verdict in verdicts:
+        documents.update(verdict.records.keys())
+        for record, share in verdict.records.items():
+            coverage[record] = max(share, coverage.get(record, 0.0))
+    order = sorted(documents, key=lambda record: (-documents[record], record))
+    table = {
+        "benchmark": pa.array([index.records[record].benchmark for record in order], pa.string()),
+        "item": pa.array([index.records[record].name for record in order], pa.string()),
+        "documents": pa.array([documents[record] for record in order], pa.int64()),
+        "best_coverage": pa.array([coverage[record] for record in order], pa.float32()),
+    }
+    write_table(out.file("hits_by_item.parquet"), pa.table(table))
 
 
 def write_samples(

@@ -55,7 +55,8 @@ def item_records(benchmark: str, name: str, item: Mapping[str, Any], fields: Ite
         )
 
     question, choices = "\n".join(texts(fields.question)), texts(fields.choices)
-    records = [record("question", question, required=not choices, short=True)]
+    # "Which of these is true?" is asked everywhere: a short question alone says something only where it is the item.
+    records = [record("question", question, required=not choices, short=not choices)]
     if choices:
         lines = (f"{chr(ord('A') + number)}. {choice}" for number, choice in enumerate(choices))
         records.append(record("item", "\n".join([question, *lines]), required=True, short=True))

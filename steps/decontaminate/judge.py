@@ -58,6 +58,8 @@ class Verdict:
     """"<benchmark>:<record>" of the record with the most of them."""
     record: int
     """That record's number in the index."""
+    records: dict[int, float]
+    """All records that have one of these features, with the share of their own features that the document has."""
     paragraph: int
     """The worst paragraph, as numbered in the match table."""
 
@@ -142,6 +144,7 @@ def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thr
                 benchmarks=tuple(sorted({index.records[record].benchmark for record in hits_of_record})),
                 max_overlap=float(overlap[worst]),
                 coverage=max(item.shares[record] for record in hits_of_record),
+                records={record: item.shares[record] for record in sorted(hits_of_record)},
                 num_hits=len(np.unique(hits[:, 1])),
                 example=f"{example.benchmark}:{example.name}",
                 record=most,

@@ -4,14 +4,17 @@ Output:
 
 * `<source>/part-NNNNN.parquet`: sparse attribute table of the contaminated documents (id, benchmark, max_overlap,
   coverage, num_hits, example);
-* `flagged_samples.json`: contaminated documents by benchmark, with the paragraph that gave them away, to be read;
+* `hits_by_item.parquet`: items that contaminated documents have features of (benchmark, item, documents, best_coverage);
+* `flagged_samples.json`: contaminated documents by benchmark, to be read: the paragraph that gave each away beside the item, what
+  they share marked in both;
+* `counts.json`: the typed result's counters, for pages;
 * `evidence/boilerplate.parquet`: the features left out for being common, with their text, records and frequencies;
 * `evidence/features.parquet`: every feature met in a document, its records and in how many documents it was met;
 * `evidence/matches/<source>/part-NNNNN.parquet`: all matches, so that other thresholds can be tried without the text.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, kind, measured
@@ -19,6 +22,7 @@ from steps.config_checks import check_number, check_sources
 from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark, PackageBenchmark
 from steps.decontaminate.rules import Boilerplate, Thresholds
 from steps.documents import NamedInput
+from steps.files import write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,9 @@ class DecontaminateResult:
     """Of all shards together, with the start of their workers."""
 
 
+_MEASURED = ("seconds", "scanned_megabytes_per_second")
+
+
 @kind("decontaminate/ngrams", version=2)
 def find_contaminated(config: DecontaminateConfig, out: Out) -> DecontaminateResult:
     """Checks all documents against all benchmarks.
@@ -104,7 +111,7 @@ def find_contaminated(config: DecontaminateConfig, out: Out) -> DecontaminateRes
     scanned = time.monotonic() - started
     frequencies = stages.count_frequencies(scan.index, scan.matches, scan.total("documents"), config.boilerplate)
     verdicts = stages.judge(config, scan, frequencies, out)
-    return DecontaminateResult(
+    result = DecontaminateResult(
         documents_in=scan.total("documents"),
         documents_skipped=scan.total("skipped"),
         contaminated={name: sum(len(verdicts[name, shard]) for shard in scan.shards[name]) for name in scan.shards},
@@ -114,3 +121,6 @@ def find_contaminated(config: DecontaminateConfig, out: Out) -> DecontaminateRes
         seconds=time.monotonic() - started,
         scanned_megabytes_per_second=sum(scan.total("num_bytes").values()) / 1e6 / scanned,
     )
+    counters = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in _MEASURED}
+    write_json(out.file("counts.json"), counters)
+    return result

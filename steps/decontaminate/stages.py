@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from marin_exec import Out
 from steps.contract import document_shards
-from steps.decontaminate.evidence import write_frequencies, write_samples, write_verdicts
+from steps.decontaminate.evidence import write_frequencies, write_items_hit, write_samples, write_verdicts
 from steps.decontaminate.index import FeatureIndex
 from steps.decontaminate.judge import Frequencies, Verdict, count_frequencies, judge_matches
 from steps.decontaminate.scan import ScanTask, Suite, load_index, scan_shard
@@ -77,6 +77,7 @@ def judge(
             found = judge_matches(scan.index, table, dropped, config.thresholds)
             verdicts[source.name, shard] = write_verdicts(source, shard, found, out)
     write_frequencies(scan.index, frequencies, out)
+    write_items_hit(scan.index, [verdict for found in verdicts.values() for _, verdict in found], out)
     write_samples(scan.index, config.sources, verdicts, config.samples_per_benchmark, config.seed, out)
     return verdicts
 
