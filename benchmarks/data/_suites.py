@@ -5,6 +5,8 @@ import re
 import zipfile
 from pathlib import Path
 
+from benchmarks.data._corpora import normalised
+from steps.contract import read_all_documents
 from steps.decontaminate.benchmarks import HUMANEVAL, read_package_benchmark
 from steps.decontaminate.item_fields import item_records
 from steps.decontaminate.lm_eval import GSM8K_FEWSHOT, KMMLU_DEV, MMLU_DEV, VERSION, read_suite
@@ -59,9 +61,5 @@ def items(language: str) -> list[Record]:
 def filler(language: str) -> tuple[str, ...]:
     """Returns texts of a language that are not among the items: what items are put into."""
     if language == "en":
-        from benchmarks.data._corpora import normalised
-
-        from steps.documents import read_all
-
-        return tuple(read_all(normalised(["brown"])["brown"], ["text"])["text"].to_pylist())
+        return tuple(read_all_documents(normalised(["brown"])["brown"], ["text"])["text"].to_pylist())
     return messages(language)[_NUM_ITEMS:]

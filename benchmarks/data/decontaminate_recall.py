@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-from benchmarks.data._corpora import normalised
 
+from benchmarks.data._corpora import normalised
 from benchmarks.data._suites import UNSPACED, filler, items, suite_records
 from benchmarks.figures import Figures
 from steps.decontaminate.features import batches
