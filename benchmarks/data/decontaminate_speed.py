@@ -37,6 +37,8 @@ MANY = 10_000_000
 class _Shard:
     """Where a shard's output goes."""
 
+    name = "shard"
+
     def __init__(self, root: Path) -> None:
         self.root = root
 
