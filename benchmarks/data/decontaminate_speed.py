@@ -42,10 +42,13 @@ class _Shard:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def file(self, name: str) -> str:
-        path = self.root / name
+    def file(self, relative: str) -> str:
+        path = self.root / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         return str(path)
+
+    def progress(self, message: str, *, done: float | None = None, total: float | None = None) -> None:
+        pass
 
 
 def scan(folder: str, times: int) -> None:
