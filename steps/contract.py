@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import xxhash
 
 from marin_exec import StepFailed, open_file
-from steps.documents import DOCUMENT_SCHEMA, document_id, read_table, shard_names
+from steps.documents import DOCUMENT_SCHEMA, document_ids, read_table, shard_names
 
 _ADVICE = "Run documents/normalize on the source, and give its output"
 _FOOTERS_AT_ONCE = 16  # requests to an object store wait for each other otherwise
@@ -153,7 +151,7 @@ def _check_order(ids: pa.Array, where: str) -> None:
 def _check_texts(ids: pa.Array, texts: pa.ChunkedArray, where: str) -> None:
     start = 0
     for chunk in texts.chunks:
-        wanted = pa.array(_document_ids(chunk), pa.string())
+        wanted = document_ids(chunk)
         found = ids[start : start + len(chunk)]
         if (place := pc.index(pc.call_function("equal", [wanted, found]), False).as_py()) >= 0:
             raise StepFailed(
@@ -169,15 +167,3 @@ def _check_texts(ids: pa.Array, texts: pa.ChunkedArray, where: str) -> None:
                 f"{where}: document {found[place]} in row {start + place} has blank text; documents/normalize drops these"
             )
         start += len(chunk)
-
-
-def _document_ids(texts: pa.Array) -> list[str]:
-    """`document_id` of each text, from the bytes as they lie in the array."""
-    if not len(texts):
-        return []
-    _, offsets, data = texts.buffers()
-    if data is None or not data.size:
-        return [document_id("")] * len(texts)
-    edges = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].tolist()
-    view = memoryview(data)
-    return [xxhash.xxh3_128_hexdigest(view[first:last]) for first, last in pairwise(edges)]

@@ -8,7 +8,9 @@ lie in one subdirectory a source. Paths are local paths or fsspec URLs.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
@@ -41,6 +43,16 @@ class NamedInput:
 def document_id(text: str) -> str:
     """Returns the id of a text: the xxh3-128 of its UTF-8 bytes, as 32 hex digits."""
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8"))
+
+
+def document_ids(texts: pa.StringArray) -> pa.StringArray:
+    """Returns `document_id` of each text, taken from the bytes as they lie in the array."""
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None or not data.size:
+        return pa.array([document_id("")] * len(texts), pa.string())
+    edges = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].tolist()
+    view = memoryview(data)
+    return pa.array([xxhash.xxh3_128_hexdigest(view[first:last]) for first, last in pairwise(edges)], pa.string())
 
 
 def shard_name(index: int) -> str:

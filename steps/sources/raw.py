@@ -84,7 +84,17 @@ def read_raw(path: str) -> Iterator[RawDocument]:
     """Yields the documents of a raw output, shard by shard.
 
     Raises:
-        StepFailed: there is no raw shard at `path`, or one is not a raw shard.
+        StepFailed: see `read_raw_batches`.
+    """
+    for batch in read_raw_batches(path):
+        yield from map(RawDocument, *(column.to_pylist() for column in batch.columns))
+
+
+def read_raw_batches(path: str) -> Iterator[pa.RecordBatch]:
+    """Yields the documents of a raw output as tables of at most 4,096 rows with the columns of `RAW_SCHEMA`.
+
+    Raises:
+        StepFailed: there is no raw shard at `path`, or one is not a whole raw shard, or holds a null or text that is no UTF-8.
     """
     names = names_in(path)
     shards = [name for name in names if name.startswith("raw-") and name.endswith(".parquet")]
@@ -103,4 +113,10 @@ def read_raw(path: str) -> Iterator[RawDocument]:
             if set(RAW_SCHEMA.names) - set(parquet.schema_arrow.names):
                 raise StepFailed(f"{path}/{shard}: columns {parquet.schema_arrow.names}; {RAW_SCHEMA.names} are needed")
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=RAW_SCHEMA.names):
-                yield from map(RawDocument, *(column.to_pylist() for column in batch.columns))
+                try:
+                    batch.validate(full=True)  # of what is not UTF-8 Parquet itself says nothing
+                except pa.ArrowInvalid as error:
+                    raise StepFailed(f"{path}/{shard}: {error}; run its source again") from error
+                if nulls := [name for name in batch.schema.names if batch[name].null_count]:
+                    raise StepFailed(f"{path}/{shard}: nulls in {nulls}; none is allowed. Run its source again")
+                yield batch

@@ -1,18 +1,25 @@
 """Raw text to documents."""
 
+import functools
 import hashlib
 import re
+import sys
+import tempfile
 import unicodedata
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
 from steps.contract import check_documents
 from steps.documents import document_id, read_all, shard_names
+from steps.normalize import normalize as module
+from steps.normalize.cleaning import CONTROL_CHARACTERS
 from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
+from steps.normalize.sorting import DocumentSorter
 from steps.sources.raw import RawDocument, raw_name, write_raw
 from tests.directory_out import DirectoryOut
 
@@ -144,9 +151,96 @@ def test_normalize_random_texts_agrees_with_a_plain_restatement(tmp_path_factory
     assert again == result
 
 
+@pytest.fixture
+def spilling(monkeypatch):
+    """Makes normalize put documents into the temporary folder after a few bytes."""
+    monkeypatch.setattr(module, "DocumentSorter", functools.partial(DocumentSorter, spill_bytes=200))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(alphabet="ab \nö", max_size=40), min_size=1, max_size=40), shards=st.integers(1, 3))
+def test_normalize_through_the_temporary_folder_writes_the_same_bytes(tmp_path_factory, texts, shards):
+    texts = ["kept", *texts]
+    folder = tmp_path_factory.mktemp("spill")
+    first, path = normalized(folder / "a", texts, documents_per_shard=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "DocumentSorter", functools.partial(DocumentSorter, spill_bytes=200))
+        second, spilled = normalized(folder / "b", texts, documents_per_shard=4, shards=shards, order=-1)
+    assert first == second
+    assert tree(path) == tree(spilled)
+    assert removed(path) == removed(spilled)
+
+
+def test_normalize_leaves_nothing_in_the_temporary_folder(tmp_path, monkeypatch, spilling):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    normalized(tmp_path / "good", [f"text {number}" for number in range(300)])
+    with pytest.raises(StepFailed, match="only whitespace"):
+        normalized(tmp_path / "bad", [*(f"text {number}" for number in range(300)), " "], blank="error")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_normalize_control_characters_go_where_asked_and_white_space_stays(tmp_path):
+    text = "a\x00b\x1b[0m\tc\r\nd\x0ce\x85f\x80g\ufffeh\u200bi"
+    kept, _ = normalized(tmp_path / "a", [text])
+    assert kept.controls_removed == 0
+    result, path = normalized(tmp_path / "b", [text, "x\x00", "x", "\x00\x00"], control_characters="drop")
+    assert sorted(read_all(path)["text"].to_pylist()) == ["ab[0m\tc\r\nd\x0ce\x85fgh\u200bi", "x"]
+    assert (result.controls_removed, result.exact_duplicates, result.blank) == (3, 1, 1)
+
+
+def test_normalize_controls_are_all_that_unicode_names_but_white_space():
+    pattern = re.compile(CONTROL_CHARACTERS)
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        control = unicodedata.category(character) == "Cc" and not character.isspace()
+        noncharacter = 0xFDD0 <= code <= 0xFDEF or code in (0xFFFE, 0xFFFF)
+        assert bool(pattern.fullmatch(character)) == (control or noncharacter), hex(code)
+
+
+def test_normalize_other_runs_are_cut_where_asked(tmp_path):
+    texts = ["a" + "=" * 5_000_000 + "b", "=" * 30, "é" * 31]
+    kept, _ = normalized(tmp_path / "a", texts)
+    assert kept.repeats_capped == 0 and kept.num_bytes == kept.bytes_in
+    result, path = normalized(tmp_path / "b", texts, repeated_run_characters=30)
+    assert sorted(read_all(path)["text"].to_pylist()) == sorted(["a" + "=" * 30 + "b", "=" * 30, "é" * 30])
+    assert result.repeats_capped == 2
+
+
+def test_normalize_copies_under_error_policy_name_both(tmp_path):
+    with pytest.raises(StepFailed, match=r"documents file-000 and file-002 of source .* have the same text"):
+        normalized(tmp_path, ["same", "other", "same"], exact_copies="error")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]),
+            "UTF8",
+        ),
+        (pa.array([None], pa.string()), r"nulls in \['text'\]"),
+    ],
+)
+def test_normalize_raw_shard_with_text_that_is_none_is_named(tmp_path, texts, message):
+    (tmp_path / "raw").mkdir()
+    columns = {"source_id": pa.array(["f"]), "text": texts, "metadata": pa.array(["{}"])}
+    pq.write_table(pa.table(columns), tmp_path / "raw" / raw_name(0))
+    with pytest.raises(StepFailed, match=rf"raw-00000\.parquet: .*{message}.* [Rr]un its source again"):
+        normalize(NormalizeConfig(source=str(tmp_path / "raw")), DirectoryOut(tmp_path / "out"))
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("whitespace_run_characters", 0), ("unicode_form", "NFKC"), ("blank", "keep"), ("documents_per_shard", 0)],
+    [
+        ("whitespace_run_characters", 0),
+        ("repeated_run_characters", 0),
+        ("unicode_form", "NFKC"),
+        ("control_characters", "remove"),
+        ("blank", "keep"),
+        ("exact_copies", "keep"),
+        ("documents_per_shard", 0),
+    ],
 )
 def test_normalize_config_value_out_of_range_names_the_field(field, value):
     with pytest.raises(ConfigError, match=rf"NormalizeConfig\.{field}: "):
