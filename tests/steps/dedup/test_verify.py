@@ -46,6 +46,29 @@ def test_removals_equal_the_oracle_with_and_without_the_index(members, containme
         assert r.jaccard == len(one & other) / len(one | other)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.integers(1, 12), st.sampled_from([0.3, 0.7, 1.0]), st.sampled_from([0, 256]))
+def test_standing_and_exempt_members_stay_and_hold_others(data, size, containment, all_pairs_members):
+    members = [data.draw(st.sets(st.integers(0, 20), min_size=1)) for _ in range(size)]
+    num_standing = data.draw(st.integers(0, size))
+    exempt = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    judged = judge_cluster(
+        grams_of(*members), containment, num_standing=num_standing, exempt=exempt, all_pairs_members=all_pairs_members
+    )
+    kept: list[int] = []
+    removed, num_exempt = {}, 0
+    for member, own in enumerate(members):
+        shares = {other: len(own & members[other]) / len(own) for other in kept}
+        held = member >= num_standing and max(shares.values(), default=0) >= containment
+        num_exempt += bool(held and exempt[member])
+        if held and not exempt[member]:
+            removed[member] = max(shares, key=lambda other: (shares[other], -other))
+        else:
+            kept.append(member)
+    assert {each.member: each.kept for each in judged.comparisons if each.removed} == removed
+    assert judged.num_exempt == num_exempt and judged.num_bounded == 0
+
+
 @given(st.integers(1, 2000), st.floats(0.001, 1.0))
 def test_needed_hits_is_the_least_number_at_the_threshold(size, containment):
     hits = needed_hits(size, containment)

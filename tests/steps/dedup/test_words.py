@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.dedup.folding import fold
+from steps.dedup.folding import fold, split_words
 from steps.dedup.words import Hashes, ngram_hashes, word_hashes
 from steps.unspaced_scripts import UNSPACED_RANGES
 from tests.steps.dedup.dedup_corpus import word_hashes_of
@@ -56,6 +56,26 @@ def spaced(text: str) -> list[str]:
 )
 def test_words_of_a_script_are_counted(text, num_words):
     assert word_hashes_of(text).size == num_words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It's 3.5 snake_case, NAÏVE ﬁsh!", "it s 3 5 snake case naïve fish"),
+        ("Быстрая лиса: №42", "быстрая лиса no42"),
+        ("हिन्दी में लिखा है।", "हिन्दी में लिखा है"),
+        ("مرحبا بالعالم، كَيْفَ", "مرحبا بالعالم كَيْفَ"),
+        ("한국어는 띄어쓰기", "한국어는 띄어쓰기"),
+        ("中文，没有。", "中 文 没 有"),
+        ("ﾊﾝｶｸカタカナとABC", "ハ ン カ ク カ タ カ ナ と abc"),
+        ("ภาษาไทย ๑๒", "ภ า ษ า ไ ท ย ๑ ๒"),
+        ("Ελληνικά ΣΊΣΥΦΟΣ", "ελληνικά σίσυφοσ"),
+        ("שָׁלוֹם עולם", "שָׁלוֹם עולם"),
+    ],
+)
+def test_words_of_a_script_are_these(text, words):
+    assert split_words(text) == words.split()
+    assert word_hashes_of(text).tolist() == [reference_word_hash(word) for word in words.split()]
 
 
 @pytest.mark.parametrize("text", ["", "   \n\t", "!!! --- ***", "​﻿", "🙂🙂"])
