@@ -5,11 +5,13 @@
     funnel.json                        documents and bytes, stage by stage, by source and by reason
     cube.json                          documents and bytes kept, by source, topic and quality bucket
 
-This is the one place where documents are left out. The step holds the kept text in memory: 2 GB at most. Beyond that
-it wants a shuffle by cell in shards, which this format already allows.
+This is the one place where documents are left out. Memory holds one shard of a source or one part of a cell, and the ledger
+(about 150 bytes a document); kept text waits on the local disk (TMPDIR).
 """
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from steps.config_checks import check_number, check_sources
 from steps.documents import NamedInput, shard_name, write_table
 from steps.files import write_json
 from steps.mix.judgements import FATES, KEPT, AttributePaths, first_reason, judge_shard, judged_shards
+from steps.mix.kept_runs import KeptRuns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +76,11 @@ def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
     """
     names = [source.name for source in config.sources]
     paths = AttributePaths(**{name: getattr(config, name) for name in AttributePaths.__dataclass_fields__})
-    kept, ledgers = [], []
-    for source in config.sources:
-        shards = judged_shards(source, paths)
-        for done, shard in enumerate(shards):
-            out.progress(f"judging {source.name}", done=done, total=len(shards))
-            documents, ledger = judge_shard(source, shard, paths)
-            ledgers.append(ledger)
-            kept.append(_kept(documents, ledger))
-    ledger = pa.concat_tables(ledgers).sort_by([("id", "ascending"), ("source", "ascending")])
+    with tempfile.TemporaryDirectory(prefix="marin-cells-") as folder:
+        runs = KeptRuns(Path(folder))
+        ledger = _judge(config.sources, paths, runs, out)
+        cells = _write_cells(runs, ledger, config.documents_per_shard, out)
     write_table(out.file("ledger.parquet"), ledger)
-    cells = _write_cells(pa.concat_tables(kept), config.documents_per_shard, out)
     funnel = funnel_counts(ledger, names)
     _write_json(out, "funnel.json", funnel)
     _write_json(out, "cube.json", cube_counts(ledger))
@@ -103,6 +100,19 @@ def documents_by_cell(config: CellsConfig, out: Out) -> CellsResult:
     )
 
 
+def _judge(sources: tuple[NamedInput, ...], paths: AttributePaths, runs: KeptRuns, out: Out) -> pa.Table:
+    """Adds what is kept to `runs`; returns the ledger, sorted by id and source."""
+    ledgers = []
+    for source in sources:
+        shards = judged_shards(source, paths)
+        for done, shard in enumerate(shards):
+            out.progress(f"judging {source.name}", done=done, total=len(shards))
+            documents, ledger = judge_shard(source, shard, paths)
+            ledgers.append(ledger)
+            runs.add(_kept(documents, ledger))
+    return pa.concat_tables(ledgers).sort_by([("id", "ascending"), ("source", "ascending")])
+
+
 def _kept(documents: pa.Table, ledger: pa.Table) -> pa.Table:
     columns = documents.select(["id", "text", "source_id", "metadata"])
     for name in ("source", "cell", "fate"):
@@ -110,29 +120,36 @@ def _kept(documents: pa.Table, ledger: pa.Table) -> pa.Table:
     return columns.filter(pc.field("fate") == KEPT).drop_columns(["fate"])
 
 
-def _write_cells(kept: pa.Table, documents_per_shard: int, out: Out) -> int:
-    kept = kept.sort_by([("cell", "ascending"), ("id", "ascending"), ("source", "ascending")])
+def _write_cells(runs: KeptRuns, ledger: pa.Table, documents_per_shard: int, out: Out) -> int:
+    """Writes the parts of every cell; returns the number of cells."""
+    kept = ledger.filter(pc.field("fate") == KEPT).select(["id", "source", "cell"])
     if not kept.num_rows:
         raise StepFailed(
             "no document is kept: the judgements are against every one; see the reasons in each judgement step"
         )
-    sources_of: dict[str, list[str]] = {}
-    for identifier, source in zip(kept["id"].to_pylist(), kept["source"].to_pylist(), strict=True):
-        sources_of.setdefault(identifier, []).append(source)
-    for identifier, sources in sources_of.items():
-        if len(sources) == 1:
-            continue
+    _check_kept_once(kept)
+    cells = sorted(kept["cell"].unique().to_pylist())
+    for done, cell in enumerate(cells):
+        out.progress("writing cells", done=done, total=len(cells))
+        ids = kept.filter(pc.field("cell") == cell)["id"]
+        for start in range(0, len(ids), documents_per_shard):
+            last = min(start + documents_per_shard, len(ids)) - 1
+            rows = runs.read(cell, ids[start].as_py(), ids[last].as_py())
+            write_table(out.file(f"cells/{cell}/{shard_name(start // documents_per_shard)}"), rows)
+    return len(cells)
+
+
+def _check_kept_once(kept: pa.Table) -> None:
+    """Checks that no id, of rows sorted by id, comes twice."""
+    ids = kept["id"].combine_chunks()
+    same = pc.equal(ids[1:], ids[:-1])
+    if pc.any(same, min_count=0).as_py():
+        row = pc.index(same, True).as_py()
+        twice = kept.filter(pc.field("id") == ids[row])["source"].to_pylist()
         raise StepFailed(
-            f"document {identifier} would be kept from {sources}: dedup/exact must run over all of "
+            f"document {ids[row].as_py()} would be kept from {twice}: dedup/exact must run over all of "
             f"the sources in one step"
         )
-    cells = kept["cell"].unique().to_pylist()
-    for cell in cells:
-        rows = kept.filter(pc.field("cell") == cell).drop_columns(["cell"])
-        for start in range(0, rows.num_rows, documents_per_shard):
-            target = out.file(f"cells/{cell}/{shard_name(start // documents_per_shard)}")
-            write_table(target, rows.slice(start, documents_per_shard))
-    return len(cells)
 
 
 def funnel_counts(ledger: pa.Table, sources: list[str]) -> dict[str, Any]:
