@@ -89,7 +89,7 @@ def package_texts(config: PackageConfig, out: Out) -> PackageResult:
         StepFailed: the package cannot be fetched, no file has such a path, or none gives a text.
     """
     package = fetched(config.package)
-    names = [name for name in _files(package.path) if _wanted(name, config)]
+    names = wanted_files(package.path, config.include, config.exclude)
     if not names:
         raise StepFailed(
             f"{out.step_name}: no file of {config.package} {package.version} matches {config.include} without "
@@ -183,15 +183,18 @@ class _Reading:
             yield RawDocument(place, piece.text, metadata_json({**self._shared, **piece.fields}))
 
 
-def _files(root: Path) -> list[str]:
-    """Returns the paths of all regular files below a folder, sorted; links are not followed."""
-    found = [folder / name for folder, _, names in root.walk() for name in names]
-    return sorted(path.relative_to(root).as_posix() for path in found if path.is_file() and not path.is_symlink())
+def wanted_files(root: Path, include: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """Returns the paths, below a folder, of its regular files that match a pattern and are not excluded, sorted.
+
+    Links are not followed. Patterns are as in `PackageConfig`.
+    """
+    files = [folder / name for folder, _, names in root.walk() for name in names]
+    names = sorted(path.relative_to(root).as_posix() for path in files if path.is_file() and not path.is_symlink())
+    return [name for name in names if _matches(name, include) and not _matches(name, exclude)]
 
 
-def _wanted(name: str, config: PackageConfig) -> bool:
-    matched = any(fnmatchcase(name, pattern) for pattern in config.include)
-    return matched and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _groups(names: list[str], sizes: list[int]) -> list[list[str]]:

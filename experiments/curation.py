@@ -1,0 +1,120 @@
+"""All of data curation on real text: 89 sources in 40 languages to 200 cells, tokens and a mixture.
+
+    marin-exec run experiments/curation.py                   all of the corpora: 0.3 GB
+    marin-exec run experiments/curation.py --fraction 0.125  an eighth of each source, to try it out
+
+The packages are fetched once (docs/corpora.md). Every number below is the record of what was done; what is not here is the
+default of the step's config class.
+"""
+
+from dataclasses import dataclass
+
+from marin_exec import Step, main
+from steps.cluster.topics import TopicsConfig, topics
+from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark
+from steps.decontaminate.ngrams import DecontaminateConfig, find_contaminated
+from steps.dedup.exact import ExactConfig, exact_duplicates
+from steps.dedup.fuzzy import FuzzyConfig, fuzzy_duplicates
+from steps.documents import NamedInput
+from steps.embed.documents import EmbedConfig, embed_documents
+from steps.embed.encoders import StaticTable
+from steps.embed.static_table import StaticTableConfig, static_table
+from steps.heldout.select import HeldoutConfig, select_heldout
+from steps.heuristics.judge import HeuristicsConfig, judge_documents
+from steps.language.language import LanguageConfig, identify_languages
+from steps.mix.cells import CellsConfig, documents_by_cell
+from steps.mix.weights import Phase, Proportional, WeightsConfig, mixture_weights
+from steps.normalize.sample import SampleConfig, sample_documents
+from steps.quality.classifier import ClassifierConfig, classifier
+from steps.quality.labels_metadata import LabelsMetadataConfig, MetadataLabel, labels_metadata
+from steps.quality.scores import ScoresConfig, scores
+from steps.sources.corpora import cards, documents
+from steps.tokenize.bpe import BpeConfig, train_bpe
+from steps.tokenize.cache import CacheConfig, token_cache
+
+SEQUENCE_LENGTH = 1_024
+VOCABULARY_SIZE = 16_384
+CLUSTERS, TOPICS = 500, 40
+PRESETS = {
+    "code": "code",
+    "essay": "prose",
+    "fiction": "prose",
+    "mail": "prose",
+    "samples": "prose",
+    "speeches": "prose",
+}
+# What sources say of their documents stands in for a reader: spam, mail of lists, and text that was edited and printed.
+LABELS = (
+    MetadataLabel(source="spam-assassin", field="label", value="spam", score=1, content_type="prose"),
+    MetadataLabel(source="spam-assassin", field="label", value="ham", score=3, content_type="prose"),
+    MetadataLabel(source="brown", score=5, content_type="prose"),
+    MetadataLabel(source="fortunes", score=2, content_type="other", at_most=300),
+    MetadataLabel(source="python-docs", score=5, content_type="reference", at_most=300),
+    MetadataLabel(source="kernel-notes", score=3, content_type="reference", at_most=300),
+    MetadataLabel(source="stdlib-code", score=4, content_type="code", at_most=300),
+    MetadataLabel(source="kernel-bindings", score=2, content_type="structured", at_most=300),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    fraction: float = 1.0
+    """Share of each source's documents that is used."""
+
+
+def pipeline(params: Params) -> list[Step]:
+    # Text: every source normalised. Their order is the priority of the copy that stays.
+    given = documents()
+    if params.fraction < 1:
+        given = {
+            name: Step(f"sample/{name}", sample_documents, SampleConfig(documents=step, fraction=params.fraction))
+            for name, step in given.items()
+        }
+    sources = tuple(NamedInput(name=name, path=step) for name, step in given.items())
+
+    # Judgements, each a table beside the documents. Nothing is removed before mix/cells.
+    language = Step("language", identify_languages, LanguageConfig(sources=sources))
+    exact = Step("dedup/exact", exact_duplicates, ExactConfig(sources=sources))
+    fuzzy = Step("dedup/fuzzy", fuzzy_duplicates, FuzzyConfig(sources=sources, exact=exact))
+    presets = {name: PRESETS.get(card.kind, "reference") for name, card in cards().items()}
+    rules = Step("quality/heuristics", judge_documents, HeuristicsConfig(sources=sources, preset_by_source=presets))
+    choice = HeldoutConfig(sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, fraction=0.005)
+    heldout = Step("heldout", select_heldout, choice)
+    held = [DocumentsBenchmark(name=f"heldout-{s.name}", path=heldout / f"documents/{s.name}") for s in sources]
+    overlap = DecontaminateConfig(sources=sources, package_benchmarks=(HUMANEVAL,), documents_benchmarks=tuple(held))
+    contaminated = Step("decontaminate", find_contaminated, overlap)
+    table = Step("embed/table", static_table, StaticTableConfig(dimensions=256))
+    vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=StaticTable(table=table)))
+    topics_config = TopicsConfig(
+        documents=sources, embeddings=vectors, num_clusters=CLUSTERS, num_topics=TOPICS, min_topic_fraction=0.005
+    )
+    topic = Step("cluster/topics", topics, topics_config)
+    labels = Step("quality/labels", labels_metadata, LabelsMetadataConfig(documents=sources, labels=LABELS))
+    student_config = ClassifierConfig(documents=sources, embeddings=vectors, labels=labels)
+    student = Step("quality/classifier", classifier, student_config)
+    quality_config = ScoresConfig(documents=sources, embeddings=vectors, classifier=student)
+    quality = Step("quality/scores", scores, quality_config)
+
+    # Cells of topic x quality, a tokenizer, token stores, and a mixture in two phases.
+    cells_config = CellsConfig(
+        sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, contaminated=contaminated,
+        heldout=heldout / "table", topics=topic, quality=quality,
+    )  # fmt: skip
+    kept = Step("mix/cells", documents_by_cell, cells_config)
+    bpe_config = BpeConfig(documents=kept / "cells", vocabulary_size=VOCABULARY_SIZE, training_bytes=30_000_000)
+    bpe = Step("tokenizer", train_bpe, bpe_config)
+    tokens = Step("tokens/train", token_cache, CacheConfig(documents=kept / "cells", tokenizer=bpe))
+    phases = (
+        Phase(rule=Proportional()),
+        Phase(rule=Proportional(quality_exponent=1.0), start_fraction=0.8),
+    )
+    weights = WeightsConfig(
+        tokens=tokens, sequence_length=SEQUENCE_LENGTH, phases=phases, budgets_tokens=(5_000_000, 20_000_000),
+        over_cap="water_fill",
+    )  # fmt: skip
+    mixture = Step("mix/weights", mixture_weights, weights)
+    return [mixture, language]
+
+
+if __name__ == "__main__":
+    main(pipeline)
