@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from marin_exec import Step, main
 from steps.cluster.topics import TopicsConfig, topics
 from steps.decontaminate.benchmarks import HUMANEVAL, DocumentsBenchmark
+from steps.decontaminate.lm_eval import LmEvalConfig, lm_eval_items
 from steps.decontaminate.ngrams import DecontaminateConfig, find_contaminated
 from steps.dedup.exact import ExactConfig, exact_duplicates
 from steps.dedup.fuzzy import FuzzyConfig, fuzzy_duplicates
@@ -76,12 +77,17 @@ def pipeline(params: Params) -> list[Step]:
     language = Step("language", identify_languages, LanguageConfig(sources=sources))
     exact = Step("dedup/exact", exact_duplicates, ExactConfig(sources=sources))
     fuzzy = Step("dedup/fuzzy", fuzzy_duplicates, FuzzyConfig(sources=sources, exact=exact))
+    # Each document by the limits of its kind of text in its language.
     presets = {name: PRESETS.get(card.kind, "reference") for name, card in cards().items()}
-    rules = Step("quality/heuristics", judge_documents, HeuristicsConfig(sources=sources, preset_by_source=presets))
+    limits = HeuristicsConfig(sources=sources, preset_by_source=presets, languages=language)
+    rules = Step("quality/heuristics", judge_documents, limits)
     choice = HeldoutConfig(sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, fraction=0.005)
     heldout = Step("heldout", select_heldout, choice)
     held = [DocumentsBenchmark(name=f"heldout-{s.name}", path=heldout / f"documents/{s.name}") for s in sources]
-    overlap = DecontaminateConfig(sources=sources, package_benchmarks=(HUMANEVAL,), documents_benchmarks=tuple(held))
+    suites = Step("benchmarks/lm-eval", lm_eval_items, LmEvalConfig())
+    overlap = DecontaminateConfig(
+        sources=sources, package_benchmarks=(HUMANEVAL,), suites=(suites,), documents_benchmarks=tuple(held)
+    )
     contaminated = Step("decontaminate", find_contaminated, overlap)
     table = Step("embed/table", static_table, StaticTableConfig(dimensions=256))
     vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=StaticTable(table=table)))
@@ -113,7 +119,7 @@ def pipeline(params: Params) -> list[Step]:
         over_cap="water_fill",
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
-    return [mixture, language]
+    return [mixture]
 
 
 if __name__ == "__main__":

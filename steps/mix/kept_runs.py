@@ -5,6 +5,7 @@ a cell is then read from the batches whose ids reach into it.
 """
 
 from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +38,10 @@ class KeptRuns:
             return
         kept = kept.sort_by([("cell", "ascending"), ("id", "ascending")]).combine_chunks()
         run = self._folder / f"{len(list(self._folder.iterdir())):06d}.arrow"
-        cells = pc.run_end_encode(kept["cell"].combine_chunks())
         number = start = 0
         with pa.ipc.new_file(str(run), self._schema) as writer:
-            for end, cell in zip(cells.run_ends.to_pylist(), cells.values.to_pylist(), strict=True):
+            for cell, rows_of_cell in groupby(kept["cell"].to_pylist()):
+                end = start + sum(1 for _ in rows_of_cell)
                 for first in range(start, end, _BATCH_ROWS):
                     rows = kept.slice(first, min(_BATCH_ROWS, end - first)).drop_columns(["cell"])
                     (batch,) = rows.to_batches()
@@ -58,6 +59,5 @@ class KeptRuns:
                 continue
             with pa.memory_map(str(batch.run)) as file, pa.ipc.open_file(file) as reader:
                 rows = pa.Table.from_batches([reader.get_batch(batch.number)])
-            within = pc.and_(pc.greater_equal(rows["id"], first_id), pc.less_equal(rows["id"], last_id))
-            pieces.append(rows.filter(within))
+            pieces.append(rows.filter((pc.field("id") >= first_id) & (pc.field("id") <= last_id)))
         return pa.concat_tables([self._schema.empty_table(), *pieces]).sort_by("id")
