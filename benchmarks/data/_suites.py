@@ -58,6 +58,7 @@ def items(language: str) -> list[Record]:
     ]
 
 
+@functools.cache
 def filler(language: str) -> tuple[str, ...]:
     """Returns texts of a language that are not among the items: what items are put into."""
     if language == "en":

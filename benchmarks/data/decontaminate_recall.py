@@ -112,6 +112,12 @@ def precision(figures: Figures) -> None:
     records = suite_records()
     indexes = {words: build_index(records, words, 3, 8) for words in (13, 8)}
     num_documents, flagged, creed_hits, eight, eight_flagged = 0, [], [], 0, 0
+    others = {
+        "item_coverage=0.2": Thresholds(item_coverage=0.2),
+        "by paragraphs alone": Thresholds(item_coverage=None),
+        "absolute_hits=8": Thresholds(item_coverage=None, absolute_hits=8),
+    }
+    by_rule = dict.fromkeys(others, 0)
     for source, path in normalised().items():
         for shard in shard_names(path):
             texts = read_table(path, shard, ["text"])["text"]
@@ -124,6 +130,8 @@ def precision(figures: Figures) -> None:
                     creed_hits.append(verdict)
                 else:
                     flagged.append((source, verdict, text[:200]))
+            for name, thresholds in others.items():
+                by_rule[name] += len(judge(indexes[13], found, thresholds))
             short = find(indexes[8], data, offsets)
             eight += len(set(short["row"].to_pylist()))
             eight_flagged += len(judge(indexes[8], short, Thresholds()))
@@ -137,6 +145,8 @@ def precision(figures: Figures) -> None:
     figures.add("13-grams that it shares with the item", hits, "n-grams", at_least=31)
     figures.add("documents with a shared 8-gram", eight, "documents", at_least=100)
     figures.add("documents that 8-grams would flag", eight_flagged, "documents")
+    for name, count in by_rule.items():
+        figures.add(f"documents flagged with {name}, the fortune included", count, "documents")
     rate = 100_000 * len(flagged) / num_documents
     figures.add("other documents flagged by 13-grams, of 100,000", rate, "documents", at_most=1)
 

@@ -26,7 +26,7 @@ SOURCES = (
     "python-docs",
     "gnome-help/de",
     "gnome-help/ru",
-    "gnome-help/zh_CN",
+    "gnome-help/zh-CN",
     "gnome-help/hi",
     "fortunes",
     "stdlib-code",

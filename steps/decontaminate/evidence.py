@@ -92,23 +92,25 @@ def write_samples(
     for benchmark in sorted(by_benchmark):
         chosen = sorted(by_benchmark[benchmark], key=lambda member: member[:4])[:count]
         samples[benchmark] = [
-            _sample(index, source, read_table(paths[source], shard, ["id", "text", "source_id"]), verdict)
+            _sample(index, source, read_table(paths[source], shard, ["id", "text", "source_id"]), verdict, benchmark)
             for _, _, source, shard, verdict in chosen
         ]
     write_bytes(out.file("flagged_samples.json"), json.dumps(samples, indent=1, ensure_ascii=False).encode())
 
 
-def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict) -> dict:
+def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict, benchmark: str) -> dict:
     text = shard["text"][verdict.row].as_py()
-    document, item, matched = side_by_side(index, text, verdict.paragraph, verdict.record, _SAMPLE_CHARACTERS)
+    mine = [record for record in verdict.records if index.records[record].benchmark == benchmark]
+    best = min(mine, key=lambda record: (record != verdict.record, -verdict.records[record], record))
+    document, item, matched = side_by_side(index, text, verdict.paragraph, best, _SAMPLE_CHARACTERS)
     return {
         "id": shard["id"][verdict.row].as_py(),
         "source": source,
         "source_id": shard["source_id"][verdict.row].as_py(),
         "benchmarks": list(verdict.benchmarks),
-        "example": verdict.example,
+        "example": f"{benchmark}:{index.records[best].name}",
         "max_overlap": round(verdict.max_overlap, 4),
-        "coverage": round(verdict.coverage, 4),
+        "coverage": round(verdict.records[best], 4),
         "num_hits": verdict.num_hits,
         "matched_text": matched[:1000],
         "paragraph": document,
