@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.data._corpora import normalised
 from benchmarks.data._suites import suite_records
 from benchmarks.figures import Figures
+from steps.decontaminate.features import batches
 from steps.decontaminate.index import FeatureIndex, build_index
 from steps.decontaminate.items import write_items
 from steps.decontaminate.scan import ScanTask, Suite, find_matches, load_index, scan_shard, utf8
@@ -97,19 +98,22 @@ def main() -> int:
     index = build_index(suite_records(), 13, 3, 8)
     for name, path in paths.items():
         data, offsets = utf8(read_table(path, shard_names(path)[0], ["text"])["text"])
-        rows = np.arange(len(offsets) - 1)
-        find_matches(index, data, offsets[:2], rows[:1])
-        started = time.process_time()
-        find_matches(index, data, offsets, rows)
-        rate = int(offsets[-1] - offsets[0]) / 1e6 / (time.process_time() - started)
-        figures.add(f"matching alone, {name}", rate, "MB/s")
+        figures.add(f"matching alone, {name}", matching_rate(index, data, offsets), "MB/s")
     large = large_index(index)
     data, offsets = utf8(read_table(paths["kernel-docs"], shard_names(paths["kernel-docs"])[0], ["text"])["text"])
-    started = time.process_time()
-    find_matches(large, data, offsets, np.arange(len(offsets) - 1))
-    rate = int(offsets[-1] - offsets[0]) / 1e6 / (time.process_time() - started)
-    figures.add(f"matching against {len(large.hashes):,} features", rate, "MB/s", at_least=30)
+    figures.add(
+        f"matching against {len(large.hashes):,} features", matching_rate(large, data, offsets), "MB/s", at_least=30
+    )
     return figures.exit_code
+
+
+def matching_rate(index: FeatureIndex, data: np.ndarray, offsets: np.ndarray) -> float:
+    """Returns megabytes matched in a CPU second."""
+    find_matches(index, data, offsets[:2], np.zeros(1, dtype=np.int64))  # compiles
+    started = time.process_time()
+    for first, last in batches(np.diff(offsets).tolist()):
+        find_matches(index, data, offsets[first : last + 1], np.arange(first, last))
+    return int(offsets[-1] - offsets[0]) / 1e6 / (time.process_time() - started)
 
 
 if __name__ == "__main__":

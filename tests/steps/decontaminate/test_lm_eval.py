@@ -21,6 +21,7 @@ from steps.decontaminate.lm_eval import (
 )
 from steps.sources.packages import Package, fetched
 from tests.directory_out import DirectoryOut
+from tests.steps.decontaminate.document_sets import decontaminate, write_documents
 
 PROMPTS = {
     "anatomy": (
@@ -103,12 +104,33 @@ def test_lm_eval_config_takes_each_suite_once():
             LmEvalConfig(suites=suites)
 
 
-@pytest.mark.slow
-def test_lm_eval_suites_are_complete_and_every_required_item_yields_a_feature():
+def fetched_or_skip(package):
     try:
-        folder = fetched(Package(registry="pypi", name="lm-eval", version=VERSION)).path
+        return fetched(package).path
     except StepFailed as error:
         pytest.skip(f"the package cannot be fetched: {error}")
+
+
+@pytest.mark.slow
+def test_lm_eval_passage_that_a_fortune_quotes_is_found(tmp_path):
+    """The one natural hit that is known: Thomas Paine's creed, in a collection of quotations and in an item of MMLU."""
+    fortunes = fetched_or_skip(Package(registry="debian", name="fortunes"))
+    fetched_or_skip(Package(registry="pypi", name="lm-eval", version=VERSION))
+    text = next(fortunes.rglob("fortunes/cookie")).read_text("utf-8", "replace")
+    entries = [entry.strip("\n") for entry in re.split(r"(?m)^%\s*$", text)]
+    source = write_documents(tmp_path, "fortunes", [entry for entry in entries if entry.strip()])
+    (tmp_path / "suite").mkdir()
+    lm_eval_items(LmEvalConfig(suites=(MMLU_DEV[0],)), DirectoryOut(tmp_path / "suite"))
+    result, tables = decontaminate(tmp_path / "out", [source], [], suites=(str(tmp_path / "suite"),))
+    [row] = tables["fortunes"].values()
+    assert result.documents_in["fortunes"] > 1000
+    assert row["example"].endswith(":high_school_european_history/5")
+    assert row["num_hits"] == 31 and row["max_overlap"] == pytest.approx(31 / 33)
+
+
+@pytest.mark.slow
+def test_lm_eval_suites_are_complete_and_every_required_item_yields_a_feature():
+    folder = fetched_or_skip(Package(registry="pypi", name="lm-eval", version=VERSION))
     records = []
     for suite in (*MMLU_DEV, KMMLU_DEV, GSM8K_FEWSHOT):
         items = read_suite(folder, suite)

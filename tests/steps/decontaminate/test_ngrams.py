@@ -2,6 +2,9 @@
 
 import importlib.metadata
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from steps.decontaminate.benchmarks import HUMANEVAL, read_package_benchmark
 from steps.decontaminate.ngrams import DecontaminateConfig, find_contaminated
 from steps.decontaminate.rules import Boilerplate, Thresholds
 from steps.documents import document_id, read_table
+from tests import directory_out
 from tests.directory_out import DirectoryOut
 from tests.steps.decontaminate.document_sets import decontaminate, suite, write_documents
 
@@ -250,6 +254,39 @@ def test_ngrams_bytes_do_not_depend_on_the_order_of_work(tmp_path):
         for passage in (sample["paragraph"], sample["item"]):
             [(first, after)] = passage["marks"]
             assert passage["text"][first:after] == ITEM.removesuffix(".")
+
+
+def test_ngrams_verdicts_do_not_depend_on_shards(tmp_path):
+    texts = [f"{ITEM} {number}" if number % 3 else f"{UNRELATED} {number}" for number in range(40)]
+    runs = []
+    for shards in (1, 7):
+        root = tmp_path / str(shards)
+        source = write_documents(root, "web", texts, num_shards=shards)
+        result, tables = decontaminate(root / "out", [source], [suite(root, "held", [ITEM])], boilerplate=OFF)
+        samples = json.loads((root / "out/flagged_samples.json").read_text())
+        runs.append((tables, samples, result.features_met, result.features_checked))
+    assert runs[0] == runs[1] and len(runs[0][0]["web"]) == 26
+
+
+def test_ngrams_scan_in_another_process_finds_the_same(tmp_path):
+    """The index is made anew where a shard is scanned: hashes may not depend on the process."""
+    source = write_documents(tmp_path, "web", [f"{ITEM} Copied.", UNRELATED])
+    benchmark = suite(tmp_path, "held", [ITEM])
+    decontaminate(tmp_path / "out", [source], [benchmark])
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[4]); from pathlib import Path; from directory_out import DirectoryOut\n"
+        "from steps.decontaminate.benchmarks import DocumentsBenchmark as B; from steps.decontaminate.scan import *\n"
+        "documents, held, root, _ = sys.argv[1:]; Path(root).mkdir()\n"
+        "suite = Suite(packages=(), items=(), documents=(B(name='held', path=held),), ngram_words=13, shortest_words=3,"
+        " shortest_run_words=8)\n"
+        "task = ScanTask('web', documents, 'part-00000.parquet', suite)\n"
+        "DirectoryOut(Path(root)).map_shards(scan_shard, {'web': task})\n"
+    )
+    arguments = [source.path, benchmark.path, str(tmp_path / "there"), str(Path(directory_out.__file__).parent)]
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": "5"})
+    name = "evidence/matches/web/part-00000.parquet"
+    assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert read_table(str(tmp_path / "there/evidence/matches/web"), "part-00000.parquet").num_rows == 29
 
 
 def slow_judge(texts, records, n, shortest, overlap, min_hits, coverage):
