@@ -1,0 +1,77 @@
+"""Normalising: megabytes a second on one core, and memory at two sizes of a source. Reading and writing are counted."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.data._corpora import normalised
+from benchmarks.data._measured import measured
+from benchmarks.data._step_out import FolderOut
+from benchmarks.figures import Figures
+from steps.contract import document_shards, read_documents
+from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
+from steps.sources.raw import RawDocument, raw_name, write_raw
+
+SOURCES = ("kernel-docs", "python-docs", "man-pages/library", "man-pages/ru", "fortunes", "wordnet-3.0")
+SMALL, LARGE = 1, 4
+
+
+def main() -> int:
+    figures = Figures()
+    paths = list(normalised(SOURCES).values())
+    with tempfile.TemporaryDirectory() as folder:
+        peaks = {}
+        for times in (SMALL, LARGE):
+            raw = f"{folder}/raw-{times}"
+            Path(raw).mkdir()
+            write_raw(f"{raw}/{raw_name(0)}", _copies(paths, times))
+            taken = measured(_normalize, raw, f"{folder}/out-{times}")
+            result: NormalizeResult = taken.value
+            size = result.bytes_in / 1e6
+            peaks[times] = taken.peak_megabytes
+            figures.add(
+                f"normalize: megabytes of text a CPU second, {size:.0f} MB",
+                size / taken.cpu_seconds,
+                "MB/s",
+                at_least=15,
+            )
+            figures.add(
+                f"normalize: documents a CPU second, {size:.0f} MB",
+                result.documents_in / taken.cpu_seconds,
+                "documents/s",
+            )
+            figures.add(f"normalize: peak memory, {size:.0f} MB", taken.peak_megabytes, "MB", at_most=1_000)
+        figures.add(
+            f"normalize: peak memory of {LARGE} times the text over that of the text", peaks[LARGE] / peaks[SMALL], "ratio",
+            at_most=1.35,
+        )  # fmt: skip
+        for shard in document_shards(f"{folder}/out-{SMALL}"):
+            read_documents(f"{folder}/out-{SMALL}", shard)
+        taken = measured(_check, f"{folder}/out-{SMALL}")
+        figures.add(
+            "contract: megabytes of text checked a CPU second, reading counted", taken.value / taken.cpu_seconds, "MB/s"
+        )
+    return figures.exit_code
+
+
+def _copies(paths: list[str], times: int) -> Iterator[RawDocument]:
+    """The documents, over and over, each copy with a line of its own so that none is a duplicate."""
+    for copy in range(times):
+        for path in paths:
+            for shard in document_shards(path):
+                for row in read_documents(path, shard).to_pylist():
+                    text = f"{row['text']}\n{copy}" if copy else row["text"]
+                    yield RawDocument(f"{copy}/{path}/{row['source_id']}", text, row["metadata"])
+
+
+def _normalize(raw: str, out: str) -> NormalizeResult:
+    return normalize(NormalizeConfig(source=raw), FolderOut(out))
+
+
+def _check(path: str) -> float:
+    """Returns the megabytes of text that were checked."""
+    return sum(read_documents(path, shard, ["id", "text"])["text"].nbytes for shard in document_shards(path)) / 1e6
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
