@@ -20,6 +20,7 @@ from steps.language.model import load_model
 from steps.sources.corpora import cards
 
 FEWEST_CHARACTERS = 40
+FEWEST_CHARACTERS_OF_A_PAGE = 100
 LENGTHS = (None, 400, 100, 50)
 SAME = {"bs": "hr", "sr": "hr"}
 CLOSE = (("da", "no"), ("pt", "gl"), ("es", "gl"), ("cs", "sk"), ("mr", "hi"), ("id", "ms"), ("uk", "ru"))
@@ -43,11 +44,20 @@ def main() -> int:
     untranslated = [
         page for language in pages if language != "en" for page in pages[language] if _folded(page) in whole
     ]
+    long = [page for page in untranslated if len(page) >= FEWEST_CHARACTERS_OF_A_PAGE]
     figures.add("language: whole pages in English under other languages", len(untranslated), "documents")
-    if untranslated:
-        figures.add(
-            "language: of these, found to be English", _share(_languages(untranslated), "en"), "share", at_least=0.95
-        )
+    figures.add(
+        "language: of those with 100 characters, found to be English",
+        _share(_languages(long), "en"),
+        "share",
+        at_least=0.99,
+    )
+    titles = [page for page in untranslated if len(page) < FEWEST_CHARACTERS_OF_A_PAGE]
+    figures.add(
+        "language: of the shorter ones, which are titles, undetermined",
+        _share(_languages(titles), UNDETERMINED),
+        "share",
+    )
     code = read_all_documents(normalised(["stdlib-code"])["stdlib-code"])["text"].to_pylist()
     bare = [re.sub(r'""".*?"""|#.*', "", text, flags=re.DOTALL) for text in code if len(text) > 500]
     found = _languages(bare)

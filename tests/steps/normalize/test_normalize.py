@@ -17,7 +17,7 @@ from marin_exec import ConfigError, StepFailed
 from steps.contract import check_documents
 from steps.documents import document_id, read_all, shard_names
 from steps.normalize import normalize as module
-from steps.normalize.cleaning import CONTROL_CHARACTERS
+from steps.normalize.cleaning import CONTROL_CHARACTERS, Cleaned, cleaner
 from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
 from steps.normalize.sorting import DocumentSorter
 from steps.sources.raw import RawDocument, raw_name, write_raw
@@ -169,6 +169,22 @@ def test_normalize_through_the_temporary_folder_writes_the_same_bytes(tmp_path_f
     assert first == second
     assert tree(path) == tree(spilled)
     assert removed(path) == removed(spilled)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(alphabet="ab \n\u3000\x00\x85o\u0308\u0301=", max_size=40), longest=st.integers(1, 3))
+def test_cleaning_a_clean_text_changes_nothing(text, longest):
+    clean = cleaner(True, "drop", longest, longest)
+    once = clean(text)
+    assert clean(once.text) == Cleaned(once.text)
+
+
+def test_normalize_second_pass_over_documents_removes_nothing(tmp_path):
+    _, path = normalized(tmp_path / "a", ["one", "two", "two", " ", "three" + " " * 500 + "."])
+    table = read_all(path)
+    again, second = normalized(tmp_path / "b", table["text"].to_pylist())
+    assert (again.documents, again.blank, again.exact_duplicates, again.whitespace_capped) == (3, 0, 0, 0)
+    assert removed(second) == [] and read_all(second)["id"].equals(table["id"])
 
 
 def test_normalize_leaves_nothing_in_the_temporary_folder(tmp_path, monkeypatch, spilling):
