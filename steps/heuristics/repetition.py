@@ -14,6 +14,8 @@ _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 NUM_NGRAM_SCORES = 10
 """Of `ngram_scores`: the most frequent 2-, 3- and 4-gram, then repeated 5- to 10-grams, then repeated 50-grams."""
+NUM_SCORES = 4 + NUM_NGRAM_SCORES
+"""Of `repetition_scores`."""
 
 
 @numba.njit(cache=True)
@@ -183,4 +185,14 @@ def ngram_scores(codes, starts, ends):
         if num_distinct == num_grams:
             return scores
     scores[9] = _repeat_coverage(grams, 50, sums) / total
+    return scores
+
+
+@numba.njit(cache=True)
+def repetition_scores(codes, starts, ends, line_starts, line_ends, paragraph_starts, paragraph_ends):
+    """Returns float64[`NUM_SCORES`]: `duplicate_pieces` of lines and of paragraphs, then `ngram_scores` of words."""
+    scores = np.empty(NUM_SCORES)
+    scores[0], scores[1] = duplicate_pieces(codes, line_starts, line_ends)
+    scores[2], scores[3] = duplicate_pieces(codes, paragraph_starts, paragraph_ends)
+    scores[4:] = ngram_scores(codes, starts, ends)
     return scores

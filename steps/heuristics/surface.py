@@ -34,6 +34,7 @@ LONGEST_ENTITY_CHARACTERS = 10
 SHORTEST_BASE64_CHARACTERS = 64
 SHORTEST_HEX_ITEMS = 8
 LONGEST_HEADER_NAME_CHARACTERS = 30
+NUM_COUNTS = 23
 
 
 @numba.njit(cache=True)
@@ -315,3 +316,25 @@ def count_encoded(codes, flags):
                 continue
         place += 1
     return characters, longest
+
+
+@numba.njit(cache=True)
+def find_pieces(codes, flags, small, stop_words, header_names):
+    """Returns what `find_words` and `find_lines` find, and float64[`NUM_COUNTS`] of what the others count, in order.
+
+    One call a text: for the shortest ones calls are what costs.
+    """
+    starts, ends = find_words(codes, flags)
+    line_starts, line_ends, paragraph_starts, paragraph_ends = find_lines(codes, flags)
+    counts = np.empty(NUM_COUNTS)
+    counts[0], counts[1], counts[2] = count_words(codes, flags, small, starts, ends, stop_words)
+    counts[3], counts[4], counts[5], counts[6], counts[7] = count_lines(
+        codes, flags, small, line_starts, line_ends, header_names
+    )
+    found = count_characters(codes, flags, small)
+    for number in range(9):
+        counts[8 + number] = found[number]
+    counts[17], counts[18], counts[19] = count_code_lines(codes, flags)
+    counts[20], counts[21] = count_encoded(codes, flags)
+    counts[22] = count_markup(codes, small)
+    return starts, ends, line_starts, line_ends, paragraph_starts, paragraph_ends, counts
