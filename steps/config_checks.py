@@ -4,6 +4,7 @@ Each names class and field, the value got, and what is allowed. A value of anoth
 checks types when it works out the step's identity and says where the value stands.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from marin_exec import ConfigError
@@ -60,6 +61,11 @@ def check_choice(config: Any, field: str, allowed: tuple[str, ...]) -> None:
         )
 
 
+def source_names(sources: Iterable[Any]) -> list[str]:
+    """Returns the names of those values that have one: of every `NamedInput`."""
+    return [source.name for source in sources if isinstance(getattr(source, "name", None), str)]
+
+
 def check_sources(config: Any, field: str) -> None:
     """Checks a tuple of `NamedInput`: at least one, each with a name of its own.
 
@@ -69,7 +75,7 @@ def check_sources(config: Any, field: str) -> None:
     value, where = getattr(config, field), f"{type(config).__name__}.{field}"
     if not isinstance(value, (tuple, list)):
         return
-    names = [source.name for source in value if isinstance(getattr(source, "name", None), str)]
+    names = source_names(value)
     if not value:
         raise ConfigError(f"{where} is empty; at least one NamedInput is needed")
     if repeated := sorted({name for name in names if names.count(name) > 1}):

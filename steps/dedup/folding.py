@@ -69,18 +69,14 @@ def fold(text: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Returns the words of the folded text, as the kernels of `words.py` see them: for people to read, and slow."""
-    found: list[str] = []
-    inside = False
+    """Returns the words of the folded text, as the kernels of `words.py` see them: for people to read."""
     folded = fold(text)
     kinds = tables().classes[np.frombuffer(folded.encode("utf-32-le"), dtype=np.uint32)]
-    for character, kind in zip(folded, kinds.tolist(), strict=True):
-        if kind == WORD and inside:
-            found[-1] += character
-        elif kind != SEPARATOR:
-            found.append(character)
-        inside = kind == WORD
-    return found
+    goes_on = np.zeros(kinds.size, dtype=bool)
+    goes_on[1:] = (kinds[1:] == WORD) & (kinds[:-1] == WORD)
+    starts = np.flatnonzero((kinds != SEPARATOR) & ~goes_on)
+    ends = np.flatnonzero((kinds != SEPARATOR) & ~np.append(goes_on[1:], False)) + 1
+    return [folded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, kind, runtime
-from steps.config_checks import check_choice, check_number, check_sources
+from steps.config_checks import check_choice, check_number, check_sources, source_names
 from steps.documents import NamedInput
 
 _LOGGER = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class FuzzyConfig:
     """Sources that lose nothing; others lose what these hold."""
     earlier: tuple[EarlierRun, ...] = ()
     """Runs whose kept documents stand, and come before all others in priority."""
-    audit_pairs: int = 50
+    audit_pairs: int = 20
     """Pairs of each verdict and source in `audit.parquet`."""
     alarm_fraction: float = 0.5
     """Share of a source's documents above which their removal is reported as an alarm."""
@@ -92,10 +92,10 @@ class FuzzyConfig:
         check_number(self, "alarm_fraction", low=0, high=1)
         check_number(self, "audit_pairs", low=0)
         check_choice(self, "survivor", ("longest", "priority"))
-        own = [source.name for source in self.sources]
+        own = source_names(self.sources)
         if unknown := sorted(set(self.exempt) - set(own)):
             raise ConfigError(f"FuzzyConfig.exempt: {unknown}; names of sources are needed, which are {own}")
-        names = own + [source.name for run in self.earlier for source in run.sources]
+        names = own + [name for run in self.earlier for name in source_names(run.sources)]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(
                 f"FuzzyConfig.earlier: {repeated} in more than one run; new data of a source needs a name of its own, "
