@@ -1,7 +1,6 @@
 """What the decontamination step writes besides its matches: the sparse tables, and evidence to read."""
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +8,21 @@ import pyarrow as pa
 
 from marin_exec import Out
 from steps.decontaminate.index import FeatureIndex
-from steps.decontaminate.judge import Frequencies, Verdict
+from steps.decontaminate.judge import Frequencies, Held, Verdict
 from steps.decontaminate.passages import side_by_side
 from steps.documents import NamedInput, read_table, write_table
 from steps.files import write_bytes
 from steps.seeded_ranks import choice_rank
 
+_ITEMS_SCHEMA = pa.schema(
+    [
+        ("benchmark", pa.string()),
+        ("item", pa.string()),
+        ("documents", pa.int64()),
+        ("most_hits", pa.int64()),
+        ("best_coverage", pa.float32()),
+    ]
+)
 _SAMPLE_CHARACTERS = 2_000
 """Of a document's paragraph and of an item, at most."""
 
@@ -55,21 +63,23 @@ def write_frequencies(index: FeatureIndex, frequencies: Frequencies, out: Out) -
 
 
 def write_items_hit(index: FeatureIndex, verdicts: Sequence[Verdict], out: Out) -> None:
-    """Writes hits_by_item.parquet: every item that a contaminated document has features of, the most often met first."""
-    documents: Counter[int] = Counter()
-    coverage: dict[int, float] = {}
+    """Writes hits_by_item.parquet: every item that contaminated documents have features of, the most in one document first."""
+    held: dict[int, list[Held]] = {}
     for verdict in verdicts:
-        documents.update(verdict.records.keys())
-        for record, share in verdict.records.items():
-            coverage[record] = max(share, coverage.get(record, 0.0))
-    order = sorted(documents, key=lambda record: (-documents[record], record))
-    table = {
-        "benchmark": pa.array([index.records[record].benchmark for record in order], pa.string()),
-        "item": pa.array([index.records[record].name for record in order], pa.string()),
-        "documents": pa.array([documents[record] for record in order], pa.int64()),
-        "best_coverage": pa.array([coverage[record] for record in order], pa.float32()),
-    }
-    write_table(out.file("hits_by_item.parquet"), pa.table(table))
+        for record, each in verdict.records.items():
+            held.setdefault(record, []).append(each)
+    rows = [
+        {
+            "benchmark": index.records[record].benchmark,
+            "item": index.records[record].name,
+            "documents": len(documents),
+            "most_hits": max(each.hits for each in documents),
+            "best_coverage": max(each.coverage for each in documents),
+        }
+        for record, documents in sorted(held.items())
+    ]
+    rows.sort(key=lambda row: (-row["most_hits"], row["benchmark"], row["item"]))
+    write_table(out.file("hits_by_item.parquet"), pa.Table.from_pylist(rows, schema=_ITEMS_SCHEMA))
 
 
 def write_samples(
@@ -101,7 +111,7 @@ def write_samples(
 def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict, benchmark: str) -> dict:
     text = shard["text"][verdict.row].as_py()
     mine = [record for record in verdict.records if index.records[record].benchmark == benchmark]
-    best = min(mine, key=lambda record: (record != verdict.record, -verdict.records[record], record))
+    best = min(mine, key=lambda record: (record != verdict.record, -verdict.records[record].hits, record))
     document, item, matched = side_by_side(index, text, verdict.paragraph, best, _SAMPLE_CHARACTERS)
     return {
         "id": shard["id"][verdict.row].as_py(),
@@ -110,7 +120,7 @@ def _sample(index: FeatureIndex, source: str, shard: pa.Table, verdict: Verdict,
         "benchmarks": list(verdict.benchmarks),
         "example": f"{benchmark}:{index.records[best].name}",
         "max_overlap": round(verdict.max_overlap, 4),
-        "coverage": round(verdict.records[best], 4),
+        "coverage": round(verdict.records[best].coverage, 4),
         "num_hits": verdict.num_hits,
         "matched_text": matched[:1000],
         "paragraph": document,

@@ -12,6 +12,7 @@ features at its seams (a year in a licence header) would be all that is left of 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,15 @@ class Frequencies:
         return dropped
 
 
+class Held(NamedTuple):
+    """What a contaminated document has of one record."""
+
+    hits: int
+    """Distinct features, of those that count."""
+    coverage: float
+    """Share of the record's features, all that the document has."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """One contaminated document."""
@@ -49,7 +59,7 @@ class Verdict:
     benchmarks: tuple[str, ...]
     """Sorted; all that have a feature in a contaminated paragraph, or an item that was found."""
     max_overlap: float
-    """Of its worst paragraph: the share of its features that benchmarks have."""
+    """The share of a paragraph's features that benchmarks have; of its worst paragraph."""
     coverage: float
     """The share of one item's features that are in the document; of the item with the highest."""
     num_hits: int
@@ -58,10 +68,10 @@ class Verdict:
     """"<benchmark>:<record>" of the record with the most of them."""
     record: int
     """That record's number in the index."""
-    records: dict[int, float]
-    """All records that have one of these features, with the share of their own features that the document has."""
+    records: dict[int, Held]
+    """All records that have one of these features, by number."""
     paragraph: int
-    """The worst paragraph, as numbered in the match table."""
+    """The paragraph with most of them, as numbered in the match table."""
 
 
 def count_frequencies(
@@ -134,7 +144,7 @@ def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thr
         counted[places[np.isin(records, list(item.found))]] = True
         hits = mine[counted]
         in_paragraph = Counter(hits[:, 0].tolist())
-        worst = max(in_paragraph, key=lambda each: (bad[each], overlap[each], in_paragraph[each], -each))
+        shown = max(in_paragraph, key=lambda each: (bad[each], in_paragraph[each], overlap[each], -each))
         hits_of_record = Counter(index.record_pairs(np.unique(hits[:, 1]))[1].tolist())
         most = min(hits_of_record, key=lambda record: (record not in item.found, -hits_of_record[record], record))
         example = index.records[most]
@@ -142,13 +152,13 @@ def judge_matches(index: FeatureIndex, table: pa.Table, dropped: np.ndarray, thr
             Verdict(
                 row=row,
                 benchmarks=tuple(sorted({index.records[record].benchmark for record in hits_of_record})),
-                max_overlap=float(overlap[worst]),
+                max_overlap=max(float(overlap[each]) for each in in_paragraph if bad[each] or not bad[shown]),
                 coverage=max(item.shares[record] for record in hits_of_record),
-                records={record: item.shares[record] for record in sorted(hits_of_record)},
+                records={each: Held(count, item.shares[each]) for each, count in sorted(hits_of_record.items())},
                 num_hits=len(np.unique(hits[:, 1])),
                 example=f"{example.benchmark}:{example.name}",
                 record=most,
-                paragraph=int(paragraphs[worst, 1]),
+                paragraph=int(paragraphs[shown, 1]),
             )
         )
     return verdicts

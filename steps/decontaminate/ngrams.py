@@ -4,7 +4,8 @@ Output:
 
 * `<source>/part-NNNNN.parquet`: sparse attribute table of the contaminated documents (id, benchmark, max_overlap,
   coverage, num_hits, example);
-* `hits_by_item.parquet`: items that contaminated documents have features of (benchmark, item, documents, best_coverage);
+* `hits_by_item.parquet`: items that contaminated documents have features of (benchmark, item, documents,
+  most_hits, best_coverage);
 * `flagged_samples.json`: contaminated documents by benchmark, to be read: the paragraph that gave each away beside the item, what
   they share marked in both;
 * `counts.json`: the typed result's counters, for pages;

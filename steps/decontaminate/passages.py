@@ -11,7 +11,8 @@ import numpy as np
 from steps.decontaminate.features import Features, extract_features, runs_of
 from steps.decontaminate.index import FeatureIndex
 
-_LEAD = 200  # characters shown before the first mark where a passage is cut
+_LEAD = 200  # characters shown before the first mark where the beginning is cut off
+_FAR = 400  # where the first mark is so far in, the beginning is cut off
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _passage(features: Features, first: int, last: int, spans: np.ndarray, chara
 
     text = words.data[origin : words.ends[last]].tobytes().decode("utf-8", "surrogatepass")
     marks = [[place(int(begin)), place(int(end))] for begin, end in zip(begins, ends, strict=True)]
-    skip = max(0, marks[0][0] - _LEAD) if marks and len(text) > characters else 0
+    skip = marks[0][0] - _LEAD if marks and marks[0][0] > _FAR else 0
     shown = text[skip : skip + characters]
     inside = [[begin - skip, min(end - skip, characters)] for begin, end in marks if begin - skip < characters]
     return Passage(shown, inside, len(shown) < len(text))

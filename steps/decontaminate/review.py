@@ -31,7 +31,7 @@ class ReviewConfig:
     never_show: tuple[str, ...] = ()
     """Sources whose texts are withheld."""
     items_shown: int = 100
-    """Of the items met in most documents, so many are listed."""
+    """Of the items met, so many are listed: those of which a document has most."""
     changes_shown: int = 200
     """Of the comparison's documents, so many are listed."""
 

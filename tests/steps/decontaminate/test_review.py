@@ -88,7 +88,7 @@ def test_review_withholds_texts_of_sources_that_must_not_be_shown(run, tmp_path)
         text = (tmp_path / "review" / name).read_text()
         assert "From me" not in text and document_id(f"From me: {ITEM}") in text
     page = Page((tmp_path / "review/index.html").read_text())
-    assert "not shown, personal data" in page.text and "1 of 2, those in most documents" in page.text
+    assert "not shown, personal data" in page.text and "1 of 2, those of which a document has most" in page.text
 
 
 def test_compare_names_every_document_that_changed_and_the_page_shows_them(run, tmp_path):
@@ -135,6 +135,23 @@ def test_compare_refuses_bad_sources(run, tmp_path):
     made = run("run")
     with pytest.raises(StepFailed, match="none: no part"):
         compare(CompareConfig(before=made, after=made, sources=("none",)), DirectoryOut(tmp_path))
+
+
+def test_samples_show_the_paragraph_with_most_hits_and_begin_near_the_shared_words(tmp_path):
+    long = f"{FILLER}\n\n{' '.join(WORDS)}\n\n{FILLER} end"
+    copy = f"{' '.join(WORDS[:14])}\n\nOf it: {' '.join(WORDS)}"
+    source = write_documents(tmp_path, "web", [copy])
+    decontaminate(tmp_path / "run", [source], [suite(tmp_path, "held", [long])], boilerplate=OFF)
+    [sample] = json.loads((tmp_path / "run/flagged_samples.json").read_text())["held"]
+    assert sample["max_overlap"] == 1.0  # of the first paragraph, which has two features only
+    assert sample["paragraph"] == {
+        "text": f"Of it: {' '.join(WORDS)}",
+        "marks": [[7, 7 + len(" ".join(WORDS))]],
+        "cut": False,
+    }
+    [(first, after)] = sample["item"]["marks"]
+    assert sample["item"]["cut"] and first == 200
+    assert sample["item"]["text"][first:after] == " ".join(WORDS)
 
 
 def test_pieces_join_to_the_text():
