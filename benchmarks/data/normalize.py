@@ -1,6 +1,10 @@
-"""Normalising: megabytes a second on one core, and memory at two sizes of a source. Reading and writing are counted."""
+"""Normalising: megabytes a second on one core, and memory at two sizes of a source. Reading and writing are counted.
+
+The bar of 5 MB/s is a minute for all corpora. The check of the contract on entry is measured beside the reading that it comes with.
+"""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +12,8 @@ from benchmarks.data._corpora import normalised
 from benchmarks.data._measured import measured
 from benchmarks.data._step_out import FolderOut
 from benchmarks.figures import Figures
-from steps.contract import document_shards, read_documents
+from steps.contract import check_documents, document_shards, read_documents
+from steps.documents import read_table, shard_names
 from steps.normalize.normalize import NormalizeConfig, NormalizeResult, normalize
 from steps.sources.raw import RawDocument, raw_name, write_raw
 
@@ -33,7 +38,7 @@ def main() -> int:
                 f"normalize: megabytes of text a CPU second, {size:.0f} MB",
                 size / taken.cpu_seconds,
                 "MB/s",
-                at_least=15,
+                at_least=5,
             )
             figures.add(
                 f"normalize: documents a CPU second, {size:.0f} MB",
@@ -45,11 +50,12 @@ def main() -> int:
             f"normalize: peak memory of {LARGE} times the text over that of the text", peaks[LARGE] / peaks[SMALL], "ratio",
             at_most=1.35,
         )  # fmt: skip
-        for shard in document_shards(f"{folder}/out-{SMALL}"):
-            read_documents(f"{folder}/out-{SMALL}", shard)
-        taken = measured(_check, f"{folder}/out-{SMALL}")
+    for name in ("kernel-docs", "wordnet-3.0"):
+        reading, checking, documents, size = measured(_check, normalised([name])[name]).value
+        figures.add(f"contract: megabytes of text read a CPU second, {name}", size / reading, "MB/s")
+        figures.add(f"contract: megabytes of text checked a CPU second, {name}", size / checking, "MB/s", at_least=50)
         figures.add(
-            "contract: megabytes of text checked a CPU second, reading counted", taken.value / taken.cpu_seconds, "MB/s"
+            f"contract: documents checked a CPU second, {name}", documents / checking, "documents/s", at_least=50_000
         )
     return figures.exit_code
 
@@ -68,9 +74,16 @@ def _normalize(raw: str, out: str) -> NormalizeResult:
     return normalize(NormalizeConfig(source=raw), FolderOut(out))
 
 
-def _check(path: str) -> float:
-    """Returns the megabytes of text that were checked."""
-    return sum(read_documents(path, shard, ["id", "text"])["text"].nbytes for shard in document_shards(path)) / 1e6
+def _check(path: str) -> tuple[float, float, int, float]:
+    """Returns CPU seconds of reading and of checking, documents, and megabytes of text."""
+    started = time.process_time()
+    tables = [read_table(path, shard) for shard in shard_names(path)]
+    reading = time.process_time() - started
+    started = time.process_time()
+    for table in tables:
+        check_documents(table, path)
+    checking = time.process_time() - started
+    return reading, checking, sum(map(len, tables)), sum(table["text"].nbytes for table in tables) / 1e6
 
 
 if __name__ == "__main__":

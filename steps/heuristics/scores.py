@@ -18,7 +18,7 @@ words; each word counts once however many n-grams cover it, so they end at 1. Ev
 empty one included.
 
 Kernels are compiled by numba on first use (about 20 s, cached beside the files).
-Cost: 20 MB a second on one core, 25,000 documents a second if they are short.
+Cost: 15 to 25 MB a second on one core, 25,000 documents a second if they are short.
 """
 
 import functools

@@ -7,7 +7,7 @@ was read. Every document that goes is counted, and `removed.parquet` (`source_id
 nothing vanishes without a reason.
 
 Texts are sorted through the temporary folder (`sorting`), so memory does not grow with a source but for the names of the
-documents that are removed, about 150 bytes each. About 45 MB of text a second on one core.
+documents that are removed, about 150 bytes each. About 15 MB of text, or 40,000 short documents, a second on one core.
 """
 
 from collections.abc import Iterator
