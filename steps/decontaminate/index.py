@@ -94,7 +94,7 @@ def build_index(
         shortest_run_words: records of so many words, but fewer than n, are looked for inside paragraphs too.
     """
     short = np.array([record.short for record in records], dtype=bool)
-    parts = [np.zeros((0, 2), dtype=np.uint64)]
+    parts = [(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))]
     runs: dict[int, int] = {}
     for first, last in batches([len(record.text) for record in records]):
         texts = [record.text for record in records[first:last]]
@@ -105,16 +105,19 @@ def build_index(
         takes_short = short[first:last].copy()
         takes_short[features.texts[is_long & in_paragraph]] = False
         taken = is_long | takes_short[features.texts]
-        numbers = (features.texts + first).astype(np.uint64)
-        parts.append(np.unique(np.stack([features.hashes, numbers], axis=1)[taken], axis=0))
+        parts.append((features.hashes[taken], features.texts[taken] + first))
         sizes = np.bincount(features.words.texts, minlength=last - first)
         whole = taken & (features.lengths == sizes[features.texts]) & (features.lengths >= shortest_run_words)
         for number in np.flatnonzero(whole & ~is_long):
             if sum(map(str.isalnum, texts[features.texts[number]])) >= _RUN_CHARACTERS:
                 runs[int(features.hashes[number])] = int(features.lengths[number])
-    pairs = np.unique(np.concatenate(parts), axis=0)
-    hashes, starts = np.unique(pairs[:, 0], return_index=True)
-    members = pairs[:, 1].astype(np.int64)
+    hashes, members = (np.concatenate([part[column] for part in parts]) for column in range(2))
+    order = np.argsort(hashes, kind="stable")  # records ascend already, so they do for each hash
+    hashes, members = hashes[order], members[order]
+    again = np.zeros(len(hashes), dtype=bool)
+    again[1:] = (hashes[1:] == hashes[:-1]) & (members[1:] == members[:-1])
+    hashes, members = hashes[~again], members[~again]
+    hashes, starts = np.unique(hashes, return_index=True)
     starts = np.append(starts, len(members))
     keeps = np.array([record.keeps_frequent for record in records], dtype=bool)[members]
     return FeatureIndex(
