@@ -1,44 +1,21 @@
-"""Spherical k-means on unit vectors, and the seeded sample it is trained on."""
+"""Spherical k-means on unit vectors, with the same bits for any number of threads.
 
-from collections.abc import Mapping, Sequence
+faiss with several threads gives other last bits than with one, and so other clusters (seen with 1,000 clusters of 60,000
+vectors). So each training has one thread, and what can go side by side are trainings: restarts, and seeds.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 import numpy as np
 
 from marin_exec.errors import ConfigError, StepFailed
-from steps.seeded_ranks import draw_rank
 
-
-def largest_remainder_quotas(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """Returns how many documents to draw from each source, in proportion to size, at least one from each.
-
-    Args:
-        sizes: documents by source.
-        total: documents to draw in all; as many as there are if the sources hold fewer.
-
-    Returns:
-        Quotas by source that sum to `total`, or to the number of sources if that is larger.
-    """
-    available = sum(sizes.values())
-    if total >= available:
-        return dict(sizes)
-    exact = {name: total * size / available for name, size in sizes.items()}
-    quotas = {name: min(sizes[name], max(1, int(exact[name]))) for name in sizes}
-    # What is still to give goes to the largest remainders; a floor of one may also have given too much already.
-    by_remainder = sorted(sizes, key=lambda name: (quotas[name] - exact[name], name))
-    for name in by_remainder * 2:
-        if sum(quotas.values()) < total and quotas[name] < sizes[name]:
-            quotas[name] += 1
-    for name in reversed(by_remainder * 2):
-        if sum(quotas.values()) > total and quotas[name] > 1:
-            quotas[name] -= 1
-    return quotas
-
-
-def draw_rows(ids: Sequence[str], count: int, seed: int) -> np.ndarray:
-    """Returns int64[count]: the rows drawn, a function of the seed and the ids, not of the rows' order."""
-    order = sorted(range(len(ids)), key=lambda row: (draw_rank(seed, ids[row]), ids[row]))
-    return np.array(sorted(order[:count]), dtype=np.int64)
+_SEED_OF_NEXT_RESTART = 15_486_557
+"""What faiss adds to the seed for each of its own restarts; so restarts here are the ones that it would make."""
+_ROWS_AT_ONCE = 8_192
+"""Vectors whose similarities to all centroids are held at a time: 160 MB with 5,000 centroids."""
 
 
 def train_centroids(
@@ -54,7 +31,22 @@ def train_centroids(
         seed: of the initial centroids.
         iterations: Lloyd iterations of each restart.
         restarts: the one with the best objective is kept.
-        num_threads: of faiss; one is the default so that sums are added up in one order.
+        num_threads: restarts that are worked on at a time.
+
+    Raises:
+        ConfigError: there are fewer distinct vectors than clusters.
+        StepFailed: a vector or a centroid is not finite.
+    """
+    [centroids] = train_seeds(
+        vectors, num_clusters, seeds=[seed], iterations=iterations, restarts=restarts, num_threads=num_threads
+    )
+    return centroids
+
+
+def train_seeds(
+    vectors: np.ndarray, num_clusters: int, *, seeds: Sequence[int], iterations: int, restarts: int, num_threads: int
+) -> list[np.ndarray]:
+    """Returns for each seed what `train_centroids` does, all restarts of all seeds side by side.
 
     Raises:
         ConfigError: there are fewer distinct vectors than clusters.
@@ -67,28 +59,35 @@ def train_centroids(
         raise ConfigError(
             f"num_clusters {num_clusters}: the sample holds {len(distinct)} distinct vectors; ask for fewer clusters"
         )
-    # Sorted rows would put near-equal ones side by side; the seeded order also decides faiss's initial centroids.
-    distinct = np.ascontiguousarray(distinct[np.random.default_rng(seed).permutation(len(distinct))])
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(num_threads)
-    try:
-        kmeans = faiss.Kmeans(
-            distinct.shape[1],
-            num_clusters,
-            niter=iterations,
-            nredo=restarts,
-            seed=seed,
-            spherical=True,
-            min_points_per_centroid=1,
-            max_points_per_centroid=len(distinct),  # faiss would quietly train on a subsample otherwise
-        )
-        kmeans.train(distinct)
-    finally:
-        faiss.omp_set_num_threads(before)
+
+    def train(seed: int, restart: int) -> tuple[np.ndarray, float]:
+        # Sorted rows would put near-equal ones side by side; the seeded order also decides faiss's initial centroids.
+        shuffled = np.ascontiguousarray(distinct[np.random.default_rng(seed).permutation(len(distinct))])
+        return _train_once(shuffled, num_clusters, seed + restart * _SEED_OF_NEXT_RESTART, iterations)
+
+    with ThreadPoolExecutor(num_threads) as threads:
+        tasks = [[threads.submit(train, seed, restart) for restart in range(restarts)] for seed in seeds]
+        trained = [[task.result() for task in each] for each in tasks]
+    return [max(each, key=lambda pair: pair[1])[0] for each in trained]
+
+
+def _train_once(vectors: np.ndarray, num_clusters: int, seed: int, iterations: int) -> tuple[np.ndarray, float]:
+    """Returns unit-length centroids, and the sum of cosines to them at the last iteration."""
+    faiss.omp_set_num_threads(1)  # of this thread
+    kmeans = faiss.Kmeans(
+        vectors.shape[1],
+        num_clusters,
+        niter=iterations,
+        seed=seed,
+        spherical=True,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(vectors),  # faiss would quietly train on a subsample otherwise
+    )
+    kmeans.train(vectors)
     centroids = np.asarray(kmeans.centroids, dtype=np.float32)
     if not np.isfinite(centroids).all():
         raise StepFailed(f"k-means with {num_clusters} clusters gave centroids that are not finite; try another seed")
-    return centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
+    return centroids / np.linalg.norm(centroids, axis=1, keepdims=True), float(np.asarray(kmeans.obj)[-1])
 
 
 def centered(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
@@ -99,7 +98,14 @@ def centered(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 def assign(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """Returns int32[n]: the nearest centroid of each vector by cosine; the lower number on a tie."""
-    return np.argmax(vectors @ centroids.T, axis=1).astype(np.int32)
+    from threadpoolctl import threadpool_limits
+
+    nearest = np.empty(len(vectors), dtype=np.int32)
+    with threadpool_limits(limits=1):  # with more BLAS threads products are added up in another order
+        for start in range(0, len(vectors), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            nearest[part] = np.argmax(vectors[part] @ centroids.T, axis=1)
+    return nearest
 
 
 def cluster_sizes(assignment: np.ndarray, num_clusters: int) -> np.ndarray:

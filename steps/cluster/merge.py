@@ -10,12 +10,12 @@ import numpy as np
 
 from marin_exec.errors import ConfigError
 
-_RESTARTS = 10
+_HALVINGS = 10
 _ITERATIONS = 20
 
 
 def merge_clusters(
-    centroids: np.ndarray, weights: np.ndarray, num_topics: int, *, min_fraction: float, seed: int
+    centroids: np.ndarray, weights: np.ndarray, num_topics: int, *, min_fraction: float, seed: int, restarts: int = 1
 ) -> np.ndarray:
     """Returns int16[K]: the topic of each cluster, topics numbered by falling weight.
 
@@ -24,7 +24,8 @@ def merge_clusters(
         weights: float[K] above 0, e.g. documents of each cluster.
         num_topics: T, at most K.
         min_fraction: smallest share of the weight that a topic may have.
-        seed: of the restarts.
+        seed: of the random halves.
+        restarts: divisions made; the one with the largest objective is kept.
 
     Raises:
         ConfigError: no split into that many topics of that share was found.
@@ -36,15 +37,29 @@ def merge_clusters(
             f"num_topics {num_topics}, min_fraction {min_fraction}: 1 to {len(points)} topics whose floors sum to at most 1 "
             f"are possible"
         )
-    rng = np.random.default_rng(seed)
-    topics = np.zeros(len(points), dtype=np.int64)
-    for new in range(1, num_topics):
-        _split_widest(points, share, topics, new, min_fraction, rng)
-    _move_while_better(points, share, topics, num_topics, min_fraction)
-    mass = np.bincount(topics, weights=share, minlength=num_topics)
+    best, best_value, most_found = None, -1.0, 0
+    for restart in range(restarts):
+        rng = np.random.default_rng([seed, restart] if restart else seed)
+        topics = np.zeros(len(points), dtype=np.int64)
+        num_found = 1
+        while num_found < num_topics and _split_widest(points, share, topics, num_found, min_fraction, rng):
+            num_found += 1
+        most_found = max(most_found, num_found)
+        if num_found < num_topics:
+            continue
+        _move_while_better(points, share, topics, num_topics, min_fraction)
+        value = sum(_length(points, share, np.flatnonzero(topics == topic)) for topic in range(num_topics))
+        if value > best_value:
+            best, best_value = topics, value
+    if best is None:
+        raise ConfigError(
+            f"only {most_found} topics of at least {min_fraction:.1%} of the documents were found; lower num_topics or "
+            f"min_fraction, or raise num_clusters"
+        )
+    mass = np.bincount(best, weights=share, minlength=num_topics)
     place = np.empty(num_topics, dtype=np.int64)
     place[np.lexsort((np.arange(num_topics), -mass))] = np.arange(num_topics)
-    return place[topics].astype(np.int16)
+    return place[best].astype(np.int16)
 
 
 def _length(points: np.ndarray, share: np.ndarray, members: np.ndarray) -> float:
@@ -53,8 +68,8 @@ def _length(points: np.ndarray, share: np.ndarray, members: np.ndarray) -> float
 
 def _split_widest(
     points: np.ndarray, share: np.ndarray, topics: np.ndarray, new: int, min_fraction: float, rng: np.random.Generator
-) -> None:
-    """Gives one side of the widest topic that can be split the number `new`, in place."""
+) -> bool:
+    """Gives one side of the widest topic that can be split the number `new`, in place; False if none can."""
     groups = [np.flatnonzero(topics == topic) for topic in range(new)]
     # What splitting can win is at most the group's weight less the length of its sum.
     spread = [share[group].sum() - _length(points, share, group) for group in groups]
@@ -62,11 +77,8 @@ def _split_widest(
         side = _best_halves(points, share, groups[topic], min_fraction, rng)
         if side is not None:
             topics[groups[topic][side]] = new
-            return
-    raise ConfigError(
-        f"only {new} topics of at least {min_fraction:.1%} of the documents were found; lower num_topics or min_fraction, or "
-        f"raise num_clusters"
-    )
+            return True
+    return False
 
 
 def _best_halves(
@@ -76,7 +88,7 @@ def _best_halves(
     if len(group) < 2:
         return None
     best, best_value = None, -1.0
-    for _ in range(_RESTARTS):
+    for _ in range(_HALVINGS):
         centres = points[rng.choice(group, size=2, replace=False)]
         side = np.zeros(len(group), dtype=bool)
         for _ in range(_ITERATIONS):

@@ -1,18 +1,15 @@
 """Names for topics: the terms that set a topic's documents apart, by class-based TF-IDF."""
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_READ_CHARACTERS = 4_000
+from steps.cluster.terms import terms_of, without_parts
+from steps.heuristics.stop_words import STOP_WORDS
+
 _KEPT_TERMS = 2_000
-
-
-def terms_of(text: str) -> set[str]:
-    """Returns the distinct lower-case words of three letters or more in a text's first 4,000 characters."""
-    return {word.lower() for word in _WORD.findall(text[:_READ_CHARACTERS])}
+_SPOKEN = 0.2
+"""Mean share of a topic's documents that have a language's function words, from which on it is one of the topic's."""
 
 
 def count_terms(texts: Iterable[str], topics: Iterable[int], num_topics: int) -> list[Counter[str]]:
@@ -27,6 +24,23 @@ def count_terms(texts: Iterable[str], topics: Iterable[int], num_topics: int) ->
     return [Counter(dict(sorted(each.items(), key=lambda pair: (-pair[1], pair[0]))[:_KEPT_TERMS])) for each in counts]
 
 
+def function_words(shares: Mapping[str, float]) -> frozenset[str]:
+    """Returns the function words of the languages that a topic's documents are in.
+
+    A language is among them if its listed words occur, on average, in a fifth of the documents: so the German "die" is
+    left out of the terms of German topics alone. Words of fewer than three letters are no terms anyway.
+
+    Args:
+        shares: in which share of the topic's documents each term occurs.
+    """
+    found: set[str] = set()
+    for words in STOP_WORDS.values():
+        listed = [each for each in words if each in terms_of(each)]
+        if listed and sum(shares.get(each, 0.0) for each in listed) >= _SPOKEN * len(listed):
+            found.update(listed)
+    return frozenset(found)
+
+
 def top_terms(
     counts: Sequence[Counter[str]], documents: Sequence[int], num_terms: int, stop_words: frozenset[str]
 ) -> list[list[str]]:
@@ -34,7 +48,8 @@ def top_terms(
 
     A term's score in a topic is p log(p / q): p is the share of the topic's documents that have the term, q the mean of
     that share over all topics. It is TF-IDF with classes for documents and graded presence: a term that half of every
-    topic has scores nothing, where the usual log(1 + A / f) still lets it name several topics.
+    topic has scores nothing, where the usual log(1 + A / f) still lets it name several topics. The `function_words` of a
+    topic are no terms of it.
 
     Args:
         counts: for each topic, in how many documents each term occurs.
@@ -52,7 +67,9 @@ def top_terms(
     chosen = []
     for each in shares:
         scores = {term: share * math.log(share * len(shares) / summed[term]) for term, share in each.items()}
-        chosen.append(sorted(scores, key=lambda term, scores=scores: (-scores[term], term))[:num_terms])
+        left_out = function_words(each)
+        ranked = sorted(scores.keys() - left_out, key=lambda term, scores=scores: (-scores[term], term))
+        chosen.append(without_parts(ranked, each, num_terms))
     return chosen
 
 

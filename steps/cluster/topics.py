@@ -1,4 +1,8 @@
-"""Topics: spherical k-means on document embeddings, merged into a few named topics."""
+"""Topics: spherical k-means on document embeddings, merged into a few named topics.
+
+Beside every document's cluster and topic stands what one needs to trust them: agreement with other seeds, purity by source,
+an intruder test by the documents' words, and samples to be read.
+"""
 
 import json
 import time
@@ -7,13 +11,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
 
-from marin_exec import InputPath, Out, ShardOut, kind, measured
+from marin_exec import InputPath, Out, kind, measured, runtime
+from steps.cluster.agreement import SourceAgreement, Stability
+from steps.cluster.assigning import AssignShard, assign_shard
+from steps.cluster.intruders import CHANCE, IntruderScore, intruder_score, word_similarities
+from steps.cluster.topic_samples import Sample, read_samples, write_questions, write_samples
 from steps.config_checks import check_number, check_sources
-from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, join_dense, read_table, write_table
-from steps.embed.vectors import read_array, read_source, vectors_of, write_array
+from steps.contract import document_shards
+from steps.documents import NamedInput
+from steps.embed.vectors import write_array
 from steps.files import write_bytes
 
 
@@ -41,13 +48,43 @@ class TopicsConfig:
     """Of the sample, the k-means and the merging."""
     num_terms: int = 12
     """Terms kept to describe a topic."""
+    merge_restarts: int = 5
+    """Divisions made when clusters are merged; the one whose topics are tightest is kept."""
+    stability_seeds: int = 2
+    """Further seeds that clusters and topics are made with on the sample, to see whether they come out the same. Each
+    costs as much as the first; 0 for none."""
+    samples_per_topic: int = 40
+    """Documents of each topic in samples.json, which the intruder test draws from."""
+    intruder_questions: int = 1_000
+    """Questions of the intruder test."""
+    exported_questions: int = 100
+    """Questions written out for people or a model."""
+    alarm_fraction: float = 0.5
+    """A topic or cluster with a larger share of the documents is named in `alarms`."""
+    num_threads: Annotated[int, runtime] = 1
+    """K-means trainings (restarts, seeds) that are worked on at a time; each holds a copy of the sample."""
 
     def __post_init__(self) -> None:
         check_sources(self, "documents")
         check_number(self, "num_clusters", "num_topics", "sample_documents", "iterations", "restarts", low=1)
-        check_number(self, "num_terms", low=1)
+        check_number(self, "num_terms", "merge_restarts", "intruder_questions", "num_threads", low=1)
+        check_number(self, "stability_seeds", "samples_per_topic", "exported_questions", low=0)
         check_number(self, "num_topics", high=self.num_clusters)
         check_number(self, "min_topic_fraction", low=0, high=1 / self.num_topics)  # what all can have at once
+        check_number(self, "alarm_fraction", above=0, high=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntruderFigures:
+    """How often the words of five documents tell which is of another topic. Topics are asked about by their size."""
+
+    score: float
+    """Share of questions in which the intruder was told."""
+    standard_error: float
+    chance: float
+    """What guessing gives."""
+    by_topic: dict[str, float]
+    """The share for each topic, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,99 +99,27 @@ class TopicsResult:
     """Documents by topic name, topics in order of their number."""
     largest_topic_fraction: float
     """Share of the largest topic; near 1 the topics say little."""
+    largest_cluster_fraction: float
+    """Share of the largest cluster, of the sample."""
     mean_cosine: float
     """Between a sampled document and its centroid."""
     source_purity: float
     """Share of sampled documents that come from their cluster's most common source."""
+    sources: SourceAgreement
+    stability: Stability | None
+    """None with no further seeds."""
+    topic_stability: dict[str, float]
+    """By topic name: mean Jaccard index with the best match among the topics of each other seed; empty with none."""
+    intruders: IntruderFigures | None
+    """None where there are too few topics or samples to ask."""
+    alarms: list[str]
+    """Topics and clusters that hold more than `alarm_fraction`, in words."""
     seconds: Annotated[float, measured]
     """Wall time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AssignShard:
-    """One shard of one source's embeddings."""
-
-    documents: str
-    """Documents data set of the source."""
-    embeddings: str
-    """Its embedding table."""
-    shard: str
-    """File name in both."""
-    relative: str
-    """Where the assignments go in the output."""
-    model: str
-    """Directory with mean.npy, centroids.npy and cluster_topics.npy."""
-    num_topics: int
-
-
-def assign_shard(item: AssignShard, shard: ShardOut) -> list[dict[str, Any]]:
-    """Writes the cluster and topic of a shard's documents; returns documents and term counts for each topic."""
-    from steps.cluster.kmeans import assign, centered
-    from steps.cluster.names import count_terms
-
-    documents = read_documents(item.documents, item.shard, columns=["id", "text"])
-    where = f"{item.embeddings}/{item.shard}"
-    embeddings = read_table(item.embeddings, item.shard)
-    join_dense(documents, embeddings, where)  # for its check of the ids
-    vectors = centered(vectors_of(embeddings, where), read_array(f"{item.model}/mean.npy"))
-    clusters = assign(vectors, read_array(f"{item.model}/centroids.npy"))
-    topics = read_array(f"{item.model}/cluster_topics.npy")[clusters]
-    table = pa.table({"id": documents["id"], "cluster": pa.array(clusters), "topic": pa.array(topics)})
-    write_table(shard.file(item.relative), table)
-    counts = count_terms(documents["text"].to_pylist(), topics.tolist(), item.num_topics)
-    sizes = np.bincount(topics, minlength=item.num_topics).tolist()
-    return [{"documents": size, "terms": dict(terms)} for size, terms in zip(sizes, counts, strict=True)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Trained:
-    """What k-means and merging found on the sample. K clusters, T topics, d dimensions, n sampled documents."""
-
-    centroids: np.ndarray
-    """float32[K, d]."""
-    cluster_topics: np.ndarray
-    """int16[K]."""
-    sizes: np.ndarray
-    """int64[K]: sampled documents of each cluster."""
-    mean_cosine: float
-    source_purity: float
-
-
-def _read_sample(config: TopicsConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the sampled vectors, float32[n, d], and the number of each one's source, int64[n]."""
-    from steps.cluster.kmeans import draw_rows, largest_remainder_quotas
-
-    tables = {source.name: read_source(f"{config.embeddings}/{source.name}") for source in config.documents}
-    quotas = largest_remainder_quotas({name: len(ids) for name, (ids, _) in tables.items()}, config.sample_documents)
-    chosen = {name: draw_rows(ids, quotas[name], config.seed) for name, (ids, _) in tables.items()}
-    vectors = np.concatenate([tables[name][1][rows] for name, rows in chosen.items()])
-    return vectors, np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen.values()])
-
-
-def _train(config: TopicsConfig, vectors: np.ndarray, sources: np.ndarray) -> _Trained:
-    from steps.cluster.kmeans import assign, cluster_sizes, train_centroids
-    from steps.cluster.merge import merge_clusters
-
-    centroids = train_centroids(
-        vectors, config.num_clusters, seed=config.seed, iterations=config.iterations, restarts=config.restarts
-    )
-    clusters = assign(vectors, centroids)
-    sizes = cluster_sizes(clusters, config.num_clusters)
-    by_source = np.zeros((config.num_clusters, sources.max() + 1), dtype=np.int64)
-    np.add.at(by_source, (clusters, sources), 1)
-    return _Trained(
-        centroids=centroids,
-        cluster_topics=merge_clusters(
-            centroids, sizes, config.num_topics, min_fraction=config.min_topic_fraction, seed=config.seed
-        ),
-        sizes=sizes,
-        mean_cosine=round(float((vectors * centroids[clusters]).sum(axis=1).mean()), 5),
-        source_purity=round(float(by_source.max(axis=1).sum() / len(vectors)), 5),
-    )
-
-
 def _topic_rows(
-    config: TopicsConfig, trained: _Trained, counts: dict[str, list[dict[str, Any]]]
+    config: TopicsConfig, cluster_topics: np.ndarray, counts: dict[str, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Returns one entry a topic for topics.json, from the counts that the shards brought back."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -176,30 +141,13 @@ def _topic_rows(
             "terms": best[topic],
             "documents": sizes[topic],
             "documents_by_source": {source: each[topic] for source, each in documents.items()},
-            "clusters": np.flatnonzero(trained.cluster_topics == topic).tolist(),
+            "clusters": np.flatnonzero(cluster_topics == topic).tolist(),
         }
         for topic, name in enumerate(name_topics(best))
     ]
 
 
-@kind("cluster/topics", version=1)
-def topics(config: TopicsConfig, out: Out) -> TopicsResult:
-    """Writes `<source>/part-NNNNN.parquet` (id, cluster int32, topic int16), topics.json and model/*.npy.
-
-    Raises:
-        ConfigError: there are too few documents for the clusters and topics.
-        StepFailed: the embeddings belong to other documents, are not finite, or a cluster is empty.
-    """
-    from steps.cluster.kmeans import centered
-
-    started = time.monotonic()
-    vectors, sources = _read_sample(config)
-    mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32) * np.float32(config.center)
-    trained = _train(config, centered(vectors, mean), sources)
-    write_array(out.file("model/mean.npy"), mean)
-    write_array(out.file("model/centroids.npy"), trained.centroids)
-    write_array(out.file("model/cluster_topics.npy"), trained.cluster_topics)
-    out.progress(f"{config.num_clusters} clusters of {len(vectors)} documents, merged into {config.num_topics} topics")
+def _assign_all(config: TopicsConfig, out: Out) -> tuple[dict[str, AssignShard], dict[str, list[dict[str, Any]]]]:
     items = {
         f"{source.name}/{shard}": AssignShard(
             documents=source.path,
@@ -208,21 +156,120 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
             relative=f"{source.name}/{shard}",
             model=f"{out.path}/model",
             num_topics=config.num_topics,
+            samples_per_topic=config.samples_per_topic,
+            seed=config.seed,
         )
         for source in config.documents
         for shard in document_shards(source.path)
     }
-    rows = _topic_rows(config, trained, out.map_shards(assign_shard, items))
-    value = {"cluster_sample_documents": trained.sizes.tolist(), "topics": rows}
-    write_bytes(out.file("topics.json"), json.dumps(value, indent=1, ensure_ascii=False).encode())
+    return items, out.map_shards(assign_shard, items)
+
+
+def _test_intruders(config: TopicsConfig, samples: list[Sample], sizes: list[int]) -> IntruderScore | None:
+    return intruder_score(
+        word_similarities([each.text for each in samples]),
+        [each.topic for each in samples],
+        sizes,
+        questions=config.intruder_questions,
+        seed=config.seed,
+    )
+
+
+def _intruder_figures(intruders: IntruderScore | None, names: list[str]) -> IntruderFigures | None:
+    if intruders is None:
+        return None
+    return IntruderFigures(
+        score=round(intruders.score, 5),
+        standard_error=round(intruders.standard_error, 5),
+        chance=CHANCE,
+        by_topic={names[topic]: round(score, 5) for topic, score in intruders.by_topic.items()},
+    )
+
+
+def _alarms(config: TopicsConfig, rows: list[dict[str, Any]], largest_cluster: float) -> list[str]:
     documents = sum(row["documents"] for row in rows)
+    alarms = [
+        f"topic {row['name']} holds {row['documents'] / documents:.0%} of the documents"
+        for row in rows
+        if row["documents"] > config.alarm_fraction * documents
+    ]
+    if largest_cluster > config.alarm_fraction:
+        alarms.append(f"one of {config.num_clusters} clusters holds {largest_cluster:.0%} of the sample")
+    return alarms
+
+
+@kind("cluster/topics", version=2)
+def topics(config: TopicsConfig, out: Out) -> TopicsResult:
+    """Writes `<source>/part-NNNNN.parquet` (id, cluster int32, topic int16), topics.json, model/*.npy and what to read.
+
+    topics.json holds a topic's terms, documents by source, clusters, stability and intruder score; samples.json documents of
+    each (texts are those of the sources, mail among them if it is one); intruder_questions.jsonl questions of the
+    intruder test without, and intruder_answers.jsonl with, what is right.
+
+    Raises:
+        ConfigError: there are too few documents for the clusters and topics.
+        StepFailed: the embeddings belong to other documents, are not finite, or a cluster is empty.
+    """
+    from steps.cluster.kmeans import centered
+    from steps.cluster.sample import read_sample
+    from steps.cluster.training import mean_cosine, source_agreement, stability, topic_stability, train_divisions
+
+    started = time.monotonic()
+    tables = {source.name: f"{config.embeddings}/{source.name}" for source in config.documents}
+    vectors, sources = read_sample(tables, config.sample_documents, config.seed)
+    mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32) * np.float32(config.center)
+    vectors = centered(vectors, mean)
+    divisions = train_divisions(
+        vectors,
+        num_clusters=config.num_clusters,
+        num_topics=config.num_topics,
+        min_topic_fraction=config.min_topic_fraction,
+        seeds=range(config.seed, config.seed + 1 + config.stability_seeds),
+        iterations=config.iterations,
+        restarts=config.restarts,
+        merge_restarts=config.merge_restarts,
+        num_threads=config.num_threads,
+    )
+    division = divisions[0]
+    write_array(out.file("model/mean.npy"), mean)
+    write_array(out.file("model/centroids.npy"), division.centroids)
+    write_array(out.file("model/cluster_topics.npy"), division.cluster_topics)
+    out.progress(f"{config.num_clusters} clusters of {len(vectors)} documents, merged into {config.num_topics} topics")
+
+    items, counts = _assign_all(config, out)
+    rows = _topic_rows(config, division.cluster_topics, counts)
+    names, sizes = [row["name"] for row in rows], [row["documents"] for row in rows]
+    offered = [
+        (key.rpartition("/")[0], items[key], [topic["samples"] for topic in each]) for key, each in counts.items()
+    ]
+    samples = read_samples(offered, config.samples_per_topic)
+    write_samples(out, samples, names)
+    write_questions(out, samples, names, sizes, config.exported_questions, config.seed)
+    intruders = _test_intruders(config, samples, sizes)
+    stable = topic_stability(divisions)
+    for row in rows:
+        row["stability"] = stable[row["topic"]]
+        row["intruder_score"] = intruders.by_topic.get(row["topic"]) if intruders else None
+    value = {"cluster_sample_documents": division.sizes.tolist(), "topics": rows}
+    write_bytes(out.file("topics.json"), json.dumps(value, indent=1, ensure_ascii=False).encode())
+    agreement = source_agreement(division, sources)
+    largest_cluster = float(division.sizes.max() / len(vectors))
+    alarms = _alarms(config, rows, largest_cluster)
+    for alarm in alarms:
+        out.progress(f"alarm: {alarm}")
     return TopicsResult(
-        documents=documents,
+        documents=sum(sizes),
         sample=len(vectors),
         num_clusters=config.num_clusters,
-        topic_documents={row["name"]: row["documents"] for row in rows},
-        largest_topic_fraction=round(max(row["documents"] for row in rows) / documents, 5),
-        mean_cosine=trained.mean_cosine,
-        source_purity=trained.source_purity,
+        topic_documents=dict(zip(names, sizes, strict=True)),
+        largest_topic_fraction=round(max(sizes) / sum(sizes), 5),
+        largest_cluster_fraction=round(largest_cluster, 5),
+        mean_cosine=round(mean_cosine(vectors, division), 5),
+        source_purity=agreement.cluster_purity,
+        sources=agreement,
+        stability=stability(divisions),
+        topic_stability={name: each for name, each in zip(names, stable, strict=True) if each is not None},
+        intruders=_intruder_figures(intruders, names),
+        alarms=alarms,
         seconds=time.monotonic() - started,
     )

@@ -50,13 +50,16 @@ def vectors_of(table: pa.Table, where: str) -> np.ndarray:
     """Returns a table's vectors as unit-length float32[n, d].
 
     Raises:
-        StepFailed: it is not an embedding table.
+        StepFailed: it is not an embedding table, or a vector is zero or not finite.
     """
     scale = scale_in(table, where)
     column = table["embedding"].combine_chunks()
     quantized = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
     vectors = quantized.astype(np.float32) * np.float32(scale)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if bad := int((~(norms > 0) | ~np.isfinite(norms)).sum()):
+        raise StepFailed(f"{where}: {bad} vectors are zero or not finite; run the embedding step again")
+    return vectors / norms
 
 
 def read_shard(path: str, shard: str) -> tuple[list[str], np.ndarray]:

@@ -1,17 +1,12 @@
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marin_exec import ConfigError, StepFailed
-from steps.cluster.kmeans import (
-    assign,
-    centered,
-    cluster_sizes,
-    draw_rows,
-    largest_remainder_quotas,
-    train_centroids,
-)
+from steps.cluster.kmeans import assign, centered, cluster_sizes, train_centroids, train_seeds
+from steps.cluster.sample import draw_rows, largest_remainder_quotas
 
 
 def blobs(num_blobs, per_blob, dimensions, noise, seed=0):
@@ -32,11 +27,37 @@ def test_kmeans_finds_well_separated_groups_given_enough_restarts():
     assert len({(a, b) for a, b in zip(found.tolist(), truth.tolist(), strict=True)}) == 8
 
 
-def test_kmeans_one_and_two_threads_give_equal_bytes():
-    vectors = np.random.default_rng(3).normal(size=(3_000, 32)).astype(np.float32)
+def test_kmeans_any_number_of_threads_gives_equal_bytes():
+    vectors = np.random.default_rng(3).normal(size=(12_000, 64)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    one, two = (train(vectors, 50, num_threads=threads) for threads in (1, 2))
-    assert one.tobytes() == two.tobytes()
+    one, two, five = (train(vectors, 300, num_threads=threads, iterations=4) for threads in (1, 2, 5))
+    assert one.tobytes() == two.tobytes() == five.tobytes()
+
+
+def test_kmeans_restarts_are_those_of_faiss():
+    vectors, _ = blobs(6, 50, 12, 0.6)
+    shuffled = np.ascontiguousarray(np.unique(vectors, axis=0)[np.random.default_rng(5).permutation(len(vectors))])
+    settings = {"niter": 15, "nredo": 4, "seed": 5, "spherical": True, "min_points_per_centroid": 1}
+    faiss.omp_set_num_threads(1)
+    kmeans = faiss.Kmeans(12, 9, max_points_per_centroid=len(vectors), **settings)
+    kmeans.train(shuffled)
+    np.testing.assert_allclose(train(vectors, 9, seed=5, restarts=4), kmeans.centroids, atol=1e-6)
+
+
+def test_kmeans_several_seeds_at_once_are_each_as_alone():
+    vectors, _ = blobs(5, 40, 12, 0.5)
+    together = train_seeds(vectors, 7, seeds=[3, 1], iterations=15, restarts=2, num_threads=3)
+    for seed, centroids in zip((3, 1), together, strict=True):
+        assert centroids.tobytes() == train(vectors, 7, seed=seed, restarts=2).tobytes()
+
+
+def test_assign_blocks_of_rows_change_nothing(monkeypatch):
+    vectors, _ = blobs(5, 40, 12, 0.5)
+    centroids = train(vectors, 7)
+    expected = np.argmax(vectors.astype(np.float64) @ centroids.T.astype(np.float64), axis=1)
+    np.testing.assert_array_equal(assign(vectors, centroids), expected)
+    monkeypatch.setattr("steps.cluster.kmeans._ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(assign(vectors, centroids), expected)
 
 
 def test_kmeans_same_seed_same_centroids_other_seed_others():

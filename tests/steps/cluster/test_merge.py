@@ -61,3 +61,21 @@ def test_merge_one_heavy_cluster_does_not_swallow_the_floor():
 def test_merge_impossible_number_is_refused(num_topics, min_fraction):
     with pytest.raises(ConfigError, match="are possible"):
         merge_clusters(unit(np.ones((8, 2))), np.ones(8), num_topics, min_fraction=min_fraction, seed=0)
+
+
+def test_merge_more_restarts_never_give_a_worse_objective_and_the_first_is_as_alone():
+    rng = np.random.default_rng(7)
+    points, weights = unit(rng.normal(size=(60, 12))), rng.integers(1, 9, 60).astype(float)
+    values = []
+    for restarts in (1, 2, 4, 8):
+        topics = merge_clusters(points, weights, 7, min_fraction=0.02, seed=3, restarts=restarts)
+        values.append(objective(points, weights, topics))
+    assert values == sorted(values) and values[-1] > values[0]
+
+
+def test_merge_a_misc_of_unlike_clusters_is_divided_before_a_tight_group_is():
+    rng = np.random.default_rng(0)
+    tight = unit(np.eye(20)[:1] + 0.02 * rng.normal(size=(10, 20)))
+    points = np.concatenate([tight, unit(rng.normal(size=(10, 20)))])
+    topics = merge_clusters(points, np.ones(20), 4, min_fraction=0.05, seed=0, restarts=3)
+    assert len(set(topics[:10].tolist())) == 1

@@ -1,6 +1,7 @@
 from collections import Counter
 
-from steps.cluster.names import count_terms, name_topics, terms_of, top_terms
+from steps.cluster.names import count_terms, name_topics, top_terms
+from steps.cluster.terms import terms_of
 
 
 def test_terms_are_lower_case_words_of_three_letters_or_more_in_any_script():
@@ -26,6 +27,14 @@ def test_term_that_every_topic_has_names_none():
 def test_large_topic_does_not_own_a_term_that_a_small_one_has_more_often():
     counts = [Counter({"warranty": 20, "array": 500}), Counter({"warranty": 9})]
     assert top_terms(counts, [1_000, 10], 1, frozenset()) == [["array"], ["warranty"]]
+
+
+def test_function_words_are_left_out_in_topics_of_their_language_only():
+    german = Counter(
+        {"die": 9, "und": 9, "der": 8, "den": 6, "das": 7, "mit": 6, "ist": 8, "sie": 7, "auf": 5, "drucker": 4}
+    )
+    english = Counter({"die": 9, "bullet": 8, "shoot": 7})
+    assert top_terms([german, english], [10, 10], 3, frozenset()) == [["drucker"], ["bullet", "shoot", "die"]]
 
 
 def test_stop_words_and_empty_topics_are_survived():
