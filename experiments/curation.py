@@ -8,6 +8,7 @@ default of the step's config class.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from marin_exec import Step, main
 from steps.cluster.topics import TopicsConfig, topics
@@ -27,8 +28,13 @@ from steps.mix.cells import CellsConfig, documents_by_cell
 from steps.mix.weights import Phase, Proportional, WeightsConfig, mixture_weights
 from steps.normalize.sample import SampleConfig, sample_documents
 from steps.quality.classifier import ClassifierConfig, classifier
+from steps.quality.gate import GateConfig, gate
+from steps.quality.labels_file import LabelsFileConfig, labels_file
+from steps.quality.labels_merged import LabelsMergedConfig, labels_merged
 from steps.quality.labels_metadata import LabelsMetadataConfig, MetadataLabel, labels_metadata
+from steps.quality.next_labels import NextLabelsConfig, next_labels
 from steps.quality.scores import ScoresConfig, scores
+from steps.quality.windows import Windows
 from steps.sources.corpora import cards, documents
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
@@ -44,16 +50,11 @@ PRESETS = {
     "samples": "prose",
     "speeches": "prose",
 }
-# What sources say of their documents stands in for a reader: spam, mail of lists, and text that was edited and printed.
-LABELS = (
-    MetadataLabel(source="spam-assassin", field="label", value="spam", score=1, content_type="prose"),
-    MetadataLabel(source="spam-assassin", field="label", value="ham", score=3, content_type="prose"),
-    MetadataLabel(source="brown", score=5, content_type="prose"),
-    MetadataLabel(source="fortunes", score=2, content_type="other", at_most=300),
-    MetadataLabel(source="python-docs", score=5, content_type="reference", at_most=300),
-    MetadataLabel(source="kernel-notes", score=3, content_type="reference", at_most=300),
-    MetadataLabel(source="stdlib-code", score=4, content_type="code", at_most=300),
-    MetadataLabel(source="kernel-bindings", score=2, content_type="structured", at_most=300),
+# Read by the rubric, of all sources but mail, which nobody may read: there what the corpus says of itself stands in.
+LABELS, LABELS_DIGEST = "corpora.jsonl", "7d6d3f0f8ed36ed822655e206b02dff4"
+MAIL_LABELS = (
+    MetadataLabel(source="spam-assassin", field="label", value="spam", score=1, content_type="prose", at_most=60),
+    MetadataLabel(source="spam-assassin", field="label", value="ham", score=3, content_type="prose", at_most=60),
 )
 
 
@@ -90,21 +91,31 @@ def pipeline(params: Params) -> list[Step]:
     )
     contaminated = Step("decontaminate", find_contaminated, overlap)
     table = Step("embed/table", static_table, StaticTableConfig(dimensions=256))
-    vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=StaticTable(table=table)))
+    encoder = StaticTable(table=table)
+    vectors = Step("embed/documents", embed_documents, EmbedConfig(sources=sources, encoder=encoder))
     topics_config = TopicsConfig(
         documents=sources, embeddings=vectors, num_clusters=CLUSTERS, num_topics=TOPICS, min_topic_fraction=0.005
     )
     topic = Step("cluster/topics", topics, topics_config)
-    labels = Step("quality/labels", labels_metadata, LabelsMetadataConfig(documents=sources, labels=LABELS))
-    student_config = ClassifierConfig(documents=sources, embeddings=vectors, labels=labels)
-    student = Step("quality/classifier", classifier, student_config)
-    quality_config = ScoresConfig(documents=sources, embeddings=vectors, classifier=student)
-    quality = Step("quality/scores", scores, quality_config)
+    # A student of labels that were read, of every document's beginning, middle and end. Where it does not choose, it is not asked.
+    read_config = LabelsFileConfig(
+        documents=sources, labels=LABELS, digest=LABELS_DIGEST, min_matched_fraction=0.5 * params.fraction
+    )
+    read = Step("quality/labels-read", labels_file, read_config)
+    known = Step("quality/labels-known", labels_metadata, LabelsMetadataConfig(documents=sources, labels=MAIL_LABELS))
+    labels = Step("quality/labels", labels_merged, LabelsMergedConfig(labels=(read, known)))
+    asked: dict[str, Any] = {"documents": sources, "embeddings": vectors, "windows": Windows(encoder=encoder)}
+    student = Step("quality/classifier", classifier, ClassifierConfig(**asked, labels=labels))
+    quality = Step("quality/scores", scores, ScoresConfig(**asked, classifier=student))
+    gated = Step("quality/gate", gate, GateConfig(documents=sources, scores=quality))
+    hidden = tuple(name for name, card in cards().items() if not card.show)
+    next_config = NextLabelsConfig(**asked, labels=labels, classifier=student, never_show=hidden)
+    to_label = Step("quality/next", next_labels, next_config)
 
     # Cells of topic x quality, a tokenizer, token stores, and a mixture in two phases.
     cells_config = CellsConfig(
         sources=sources, exact=exact, fuzzy=fuzzy, heuristics=rules, contaminated=contaminated,
-        heldout=heldout / "table", topics=topic, quality=quality,
+        heldout=heldout / "table", topics=topic, quality=gated,
     )  # fmt: skip
     kept = Step("mix/cells", documents_by_cell, cells_config)
     bpe_config = BpeConfig(documents=kept / "cells", vocabulary_size=VOCABULARY_SIZE, training_bytes=30_000_000)
@@ -119,7 +130,7 @@ def pipeline(params: Params) -> list[Step]:
         over_cap="water_fill",
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
-    return [mixture]
+    return [mixture, to_label]
 
 
 if __name__ == "__main__":
