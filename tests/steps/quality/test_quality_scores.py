@@ -1,3 +1,5 @@
+import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +53,33 @@ def test_scores_twice_give_equal_bytes(tmp_path, trained):
         scores(trained, DirectoryOut(tmp_path / name))
     files = [each.relative_to(tmp_path / "a") for each in (tmp_path / "a").rglob("*.parquet")]
     assert files and all((tmp_path / "a" / each).read_bytes() == (tmp_path / "b" / each).read_bytes() for each in files)
+
+
+def test_scores_do_not_depend_on_how_documents_lie_in_shards(tmp_path, trained):
+    sources = []
+    for source in trained.documents:
+        texts = read_all(source.path)["text"].to_pylist()
+        sources.append(NamedInput(name=source.name, path=write_documents(tmp_path / "d" / source.name, texts, 7)))
+        write_embeddings(tmp_path / "e" / source.name, sources[-1].path)
+    one, two = DirectoryOut(tmp_path / "one"), DirectoryOut(tmp_path / "two")
+    before = scores(trained, one)
+    after = scores(replace(trained, documents=tuple(sources), embeddings=str(tmp_path / "e")), two)
+    for source in sources:
+        assert read_all(f"{one.path}/{source.name}").equals(read_all(f"{two.path}/{source.name}"))
+    assert (tmp_path / "one/histograms.json").read_bytes() == (tmp_path / "two/histograms.json").read_bytes()
+    assert replace(before, seconds=0.0) == replace(after, seconds=0.0)
+
+
+def test_histograms_count_every_document_by_source_and_type(tmp_path, trained):
+    out = DirectoryOut(tmp_path)
+    result = scores(trained, out)
+    found = json.loads((tmp_path / "histograms.json").read_text())
+    assert set(found) == {source.name for source in trained.documents}
+    for name, by_type in found.items():
+        table = read_all(f"{out.path}/{name}")
+        assert {kind: sum(bins) for kind, bins in by_type.items()} == Counter(table["content_type"].to_pylist())
+        counts = np.sum(list(by_type.values()), axis=0).reshape(5, 4).sum(axis=1) / table.num_rows
+        np.testing.assert_allclose(counts, list(result.bucket_shares_by_source[name].values()), atol=1e-4)
 
 
 def test_source_whose_scores_do_not_vary_is_named(tmp_path, trained):
