@@ -5,10 +5,9 @@
 3. In a cluster, taken in the order of the survivor rule, a document is removed when a kept one before it holds `containment`
    of its distinct word 3-grams.
 
-Survivor rules. "longest": length in words first; ties go to the earlier source, then to the lesser id. A removed document's
-text is then in one at least as long, and a short text of the first source does fall to a longer copy in the last.
-"priority": the source first, then length. Then a longer copy in a later source falls to a shorter one, and up to
-1 - `containment` of its n-grams are lost with it.
+Survivor rules. "longest": length in words first; ties go to the earlier source, then to the lesser id. So a short text of the
+first source does fall to a longer copy in the last. "priority": the source first, then length; then a longer copy in a later
+source may fall to a shorter one. By either, up to 1 - `containment` of a removed document's n-grams may be in nothing that stays.
 
 Earlier runs (`earlier`): new documents are compared with each other and with what earlier runs kept, as if those had been
 there first, with priority. What an earlier run signed and judged is read, not made again. So no new document removes an
@@ -54,7 +53,7 @@ class FuzzyConfig:
     sources: tuple[NamedInput, ...]
     """Documents data sets, in order of priority between copies of equal length."""
     exact: InputPath
-    """Output of dedup/exact on the same sources: its hits are left out."""
+    """Output of dedup/exact on the same sources (those of earlier runs may stand before them): its hits are left out."""
     bands: int = 26
     """Bands: documents that agree in all rows of any one are candidates."""
     rows: int = 11
