@@ -17,10 +17,8 @@ from steps.config_checks import check_number
 from steps.contract import document_shards, read_documents
 from steps.files import write_bytes
 from steps.tokenize.groups import group_names
+from steps.tokenize.tokenizer import BEGIN_TOKEN, END_TOKEN, TOKENIZER_FILE
 
-TOKENIZER_FILE = "tokenizer.json"
-BEGIN_TOKEN = "<|begin_of_text|>"
-END_TOKEN = "<|end_of_text|>"
 _ALPHABET = 256
 _PATTERN = (
     r"'(?:[sdmtSDMT]|ll|ve|re|LL|VE|RE)"

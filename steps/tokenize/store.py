@@ -4,15 +4,18 @@
     token_bytes.npy                       bytes of text that each token stands for (steps/tokenize/token_bytes.py)
     cells/<cell>/<split>/                 a Levanter TreeCache with one field, input_ids (zarr3 through tensorstore)
     documents/<cell>.parquet              id, num_tokens, num_bytes of each row of that cache, in its order
+    counts.parquet                        documents, tokens and bytes by cell and source
 
-A cell is a part of the training data (topic x quality) or one source of an evaluation set. Levanter's own loaders
-take `cells/<cell>` as a component's cache directory; here the arrays are read whole as NumPy, which is fast on a CPU
-and gives the map from tokens to documents that lineage needs. A cell must fit in memory.
+A cell is a part of the training data (topic x quality) or one source of an evaluation set. A document is one row of its
+cell's cache, however long. Levanter's own loaders take `cells/<cell>` as a component's cache directory; here the arrays are
+read whole as NumPy, which is fast on a CPU and gives the map from tokens to documents that lineage needs. To be read, a
+cell must fit in memory; it is written a batch at a time.
 """
 
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +29,7 @@ from steps.files import read_bytes, write_json
 from steps.tokenize.levanter_cache import read_cache
 
 INDEX_FILE = "index.json"
+COUNTS_FILE = "counts.parquet"
 FORMAT = "token-store/1"
 _CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -80,12 +84,32 @@ class TokenIndex:
 
 def cell_digest(cell: TokenCell) -> str:
     """Returns a digest of what a cell means, whatever the bytes of its files: 32 hex digits."""
-    state = xxhash.xxh3_128()
-    for array, dtype in ((cell.tokens, "<i4"), (cell.offsets, "<i8"), (cell.document_bytes, "<i8")):
-        state.update(f"{dtype}{len(array)};".encode())
-        state.update(np.ascontiguousarray(array, dtype=dtype).data)
-    state.update("\n".join(cell.document_ids).encode())
-    return state.hexdigest()
+    digest = CellDigest(len(cell.tokens))
+    digest.add(cell.tokens)
+    return digest.value(cell.offsets, cell.document_bytes, cell.document_ids)
+
+
+class CellDigest:
+    """A cell's digest, its tokens added a part at a time.
+
+    Args:
+        num_tokens: of the whole cell.
+    """
+
+    def __init__(self, num_tokens: int) -> None:
+        self._state = xxhash.xxh3_128(f"<i4{num_tokens};".encode())
+
+    def add(self, tokens: np.ndarray) -> None:
+        """Adds the next tokens."""
+        self._state.update(np.ascontiguousarray(tokens, dtype="<i4").data)
+
+    def value(self, offsets: np.ndarray, document_bytes: np.ndarray, document_ids: Iterable[str]) -> str:
+        """Returns the digest, when all tokens were added, with what else the cell holds (see `TokenCell`)."""
+        for array in (offsets, document_bytes):
+            self._state.update(f"<i8{len(array)};".encode())
+            self._state.update(np.ascontiguousarray(array, dtype="<i8").data)
+        self._state.update("\n".join(document_ids).encode())
+        return self._state.hexdigest()
 
 
 def is_directory_name(name: str) -> bool:
@@ -110,13 +134,13 @@ def documents_file(cell: str) -> str:
     return f"documents/{cell}.parquet"
 
 
-def documents_table(cell: TokenCell) -> pa.Table:
+def documents_table(document_ids: pa.Array | list[str], num_tokens: np.ndarray, num_bytes: np.ndarray) -> pa.Table:
     """Returns a cell's documents table: id (str), num_tokens (int64), num_bytes (int64)."""
     return pa.table(
         {
-            "id": pa.array(cell.document_ids, pa.string()),
-            "num_tokens": pa.array(np.diff(cell.offsets), pa.int64()),
-            "num_bytes": pa.array(cell.document_bytes, pa.int64()),
+            "id": pa.array(document_ids, pa.string()),
+            "num_tokens": pa.array(num_tokens, pa.int64()),
+            "num_bytes": pa.array(num_bytes, pa.int64()),
         }
     )
 
@@ -190,24 +214,3 @@ def read_cell(path: str, cell: str, index: TokenIndex | None = None) -> TokenCel
             f"{entry.digest}. The store is damaged: run tokenize/cache again"
         )
     return found
-
-
-def check_begin_tokens(cell: TokenCell, begin_token: int, where: str) -> None:
-    """Checks that every document starts with the begin token, and that it stands nowhere else.
-
-    Raises:
-        StepFailed: names the first document that differs. A store without them costs a run, and training never tells.
-    """
-    empty = np.flatnonzero(np.diff(cell.offsets) <= 0)
-    if empty.size:
-        raise StepFailed(f"{where}: document {cell.document_ids[empty[0]]} has no token")
-    expected = np.zeros(len(cell.tokens), dtype=bool)
-    expected[cell.offsets[:-1]] = True
-    wrong = np.flatnonzero((cell.tokens == begin_token) != expected)
-    if wrong.size:
-        position = int(wrong[0])
-        document = int(np.searchsorted(cell.offsets, position, side="right")) - 1
-        raise StepFailed(
-            f"{where}: document {cell.document_ids[document]} has token {cell.tokens[position]} at its place "
-            f"{position - int(cell.offsets[document])}; the begin token {begin_token} must stand first and only there"
-        )

@@ -1,7 +1,7 @@
 """How many bytes of text each token stands for, so that any choice of targets has exact bits a byte.
 
-Beside the index of a token store lies `token_bytes.npy`: int32[V], 0 for special tokens. The tokenizers of
-`steps/tokenize/bpe.py` are byte-level: each character of a token's name is one byte, and a document's tokens together
+Beside the index of a token store lies `token_bytes.npy`: int32[V], 0 for special tokens. Tokenizers are
+byte-level: each character of a token's name is one byte, and a document's tokens together
 are its bytes. Both are checked where tokens are made, and again where the table is used.
 """
 
@@ -20,8 +20,9 @@ TOKEN_BYTES_FILE = "token_bytes.npy"
 def token_bytes(tokenizer: Any) -> np.ndarray:
     """Returns the bytes that each token of a byte-level `tokenizers.Tokenizer` stands for: int32[V], special ones 0."""
     special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    found = np.zeros(tokenizer.get_vocab_size(), dtype=np.int32)
-    for name, number in tokenizer.get_vocab().items():
+    names = tokenizer.get_vocab()
+    found = np.zeros(max(names.values()) + 1, dtype=np.int32)  # there may be numbers that no token has
+    for name, number in names.items():
         found[number] = 0 if number in special else len(name)
     return found
 
@@ -48,8 +49,9 @@ def check_token_bytes(cell: TokenCell, lengths: np.ndarray, where: str) -> None:
         first = int(wrong[0])
         raise StepFailed(
             f"{where}: the tokens of document {cell.document_ids[first]} stand for {found[first]} bytes, its text has "
-            f"{cell.document_bytes[first]}. The tokenizer must be byte-level, without normalisation, as "
-            "tokenize/train_bpe makes it; if it is, the store is damaged: run tokenize/cache again"
+            f"{cell.document_bytes[first]}. The tokenizer must be byte-level and leave texts as "
+            "they are; where it composes characters (NFC), so must documents/normalize (unicode_form). If all that is so, the "
+            "store is damaged: run tokenize/cache again"
         )
 
 

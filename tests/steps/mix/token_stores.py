@@ -37,9 +37,13 @@ def random_cell(name: str, num_documents: int, seed: int = 0, longest: int = 60)
 def write_store(path: Path, cells: dict[str, TokenCell]) -> str:
     entries = []
     for name, cell in sorted(cells.items()):
-        write_cache(str(path / cell_directory(name, "train")), cell.tokens, cell.offsets, {})
+        rows = np.split(cell.tokens, cell.offsets[1:-1])
+        write_cache(str(path / cell_directory(name, "train")), [rows], {})
         (path / "documents").mkdir(exist_ok=True)
-        write_table(str(path / documents_file(name)), documents_table(cell))
+        write_table(
+            str(path / documents_file(name)),
+            documents_table(cell.document_ids, np.diff(cell.offsets), cell.document_bytes),
+        )
         entries.append(
             CellEntry(
                 name=name,

@@ -98,5 +98,5 @@ def test_token_cache_tokenizer_that_loses_bytes_is_refused(inputs, tmp_path):
     (tmp_path / "bpe").mkdir()
     tokenizer.save(str(tmp_path / "bpe/tokenizer.json"))
     config = CacheConfig(documents=inputs[0], tokenizer=str(tmp_path / "bpe"))
-    with pytest.raises(StepFailed, match=r"cell foreign: .* must be byte-level, without normalisation"):
+    with pytest.raises(StepFailed, match=r"cell foreign: .* must be byte-level and leave texts"):
         token_cache(config, DirectoryOut(tmp_path / "store"))

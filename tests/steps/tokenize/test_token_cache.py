@@ -5,16 +5,18 @@ from pathlib import Path
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer
 
 from marin_exec import StepFailed
-from steps.documents import read_all
+from steps.documents import read_all, read_table, write_table
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, store_digest, token_cache
+from steps.tokenize.encoding import TokenPolicy, check_special_tokens
 from steps.tokenize.store import (
+    TokenCell,
     cell_names,
-    check_begin_tokens,
     read_cell,
     read_documents,
     read_index,
@@ -86,19 +88,124 @@ def test_token_cache_every_document_starts_with_begin_and_only_there(cached):
         assert np.flatnonzero(cell.tokens == 0).tolist() == cell.offsets[:-1].tolist()  # quoted ones are plain text
 
 
-@pytest.mark.parametrize("change", ["missing", "extra", "late"])
-def test_check_begin_tokens_wrong_place_is_named(cached, change):
-    cell = read_cell(cached[0], "c00q0")
-    tokens = cell.tokens.copy()
-    if change == "missing":
-        tokens[cell.offsets[3]] = 5
-    elif change == "extra":
-        tokens[cell.offsets[3] + 1] = 0
-    else:
-        tokens[cell.offsets[3]], tokens[cell.offsets[3] + 1] = tokens[cell.offsets[3] + 1], 0
-    check_begin_tokens(cell, 0, "here")
-    with pytest.raises(StepFailed, match=f"document {cell.document_ids[3]}"):
-        check_begin_tokens(dataclasses.replace(cell, tokens=tokens), 0, "here")
+BOTH = TokenPolicy(begin=0, end=1, special=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "policy"),
+    [
+        ([0, 7, 8, 1, 7, 9, 1], BOTH),  # begin missing
+        ([0, 7, 8, 1, 0, 9, 7], BOTH),  # end missing
+        ([0, 7, 0, 1, 0, 9, 1], BOTH),  # begin inside
+        ([0, 1, 8, 1, 0, 9, 1], BOTH),  # end inside
+        ([7, 0, 8, 1, 0, 9, 1], BOTH),  # late
+        ([1, 7, 8, 0, 0, 9, 1], BOTH),  # the one for the other
+        ([0, 7, 8, 1, 0, 9, 1], TokenPolicy(begin=None, end=None, special=(0, 1))),  # asked for none
+        ([0, 7, 8, 9, 0, 9, 1], TokenPolicy(begin=0, end=None, special=(0, 1))),
+        ([5, 7, 8, 5, 5, 9, 9], TokenPolicy(begin=5, end=5, special=(5, 5))),  # one token for both, as in GPT-2
+    ],
+)
+def test_check_special_tokens_wrong_place_is_named(changed, policy):
+    cell = TokenCell(
+        np.array([0, 7, 8, 1, 0, 9, 1], np.int32), np.array([0, 4, 7]), ["first", "second"], np.zeros(2, int)
+    )
+    check_special_tokens(cell, BOTH, "here")
+    with pytest.raises(StepFailed, match=r"here: document (first|second) has token"):
+        check_special_tokens(dataclasses.replace(cell, tokens=np.array(changed, np.int32)), policy, "here")
+
+
+@pytest.mark.parametrize("begin", [True, False])
+@pytest.mark.parametrize("end", [True, False])
+def test_token_cache_each_policy_as_levanter_reads_it(inputs, tmp_path, begin, end):
+    """Documents' ends on what comes back, for all four policies; a document without them is what its text gives."""
+    from levanter.store.cache import TreeCache
+
+    few = write_groups(tmp_path / "few", {"c00q0": [*real_texts(5), QUOTED]})
+    token_cache(CacheConfig(documents=few, tokenizer=inputs[1], begin=begin, end=end), DirectoryOut(tmp_path / "s"))
+    tokenizer = Tokenizer.from_file(f"{inputs[1]}/tokenizer.json")
+    tokenizer.encode_special_tokens = True
+    cache = TreeCache.load(str(tmp_path / "s/cells/c00q0/train"), {"input_ids": np.zeros(0, dtype=np.int32)})
+    rows = [row["input_ids"].tolist() for row in cache.get_batch_sync(list(range(len(cache))))]
+    texts = read_all(f"{few}/c00q0", ["text"])["text"].to_pylist()
+    assert rows == [[0] * begin + tokenizer.encode(text, add_special_tokens=False).ids + [1] * end for text in texts]
+    index = read_index(str(tmp_path / "s"))
+    assert (index.begin_token, index.end_token) == (0 if begin else None, 1 if end else None)
+
+
+def test_token_cache_document_of_any_length_is_one_row(inputs, tmp_path, monkeypatch):
+    """Elsewhere a document above a row's limit is cut into rows; here there is no limit, over chunks of the cache or batches."""
+    from levanter.store.cache import TreeCache
+
+    monkeypatch.setattr("steps.tokenize.cell_writer._BATCH_TOKENS", 50_000)
+    long = "".join(f"{i:x} " for i in range(200_000))  # more tokens than a chunk of Levanter's arrays, 262,144
+    few = write_groups(tmp_path / "few", {"c00q0": [*real_texts(40), long]}, documents_per_shard=10)
+    result = token_cache(CacheConfig(documents=few, tokenizer=inputs[1]), DirectoryOut(tmp_path / "s"))
+    cell = read_cell(str(tmp_path / "s"), "c00q0")
+    lengths = np.diff(cell.offsets)
+    assert result.documents == 41 and lengths.max() > 262_144
+    cache = TreeCache.load(str(tmp_path / "s/cells/c00q0/train"), {"input_ids": np.zeros(0, dtype=np.int32)})
+    row = cache.get_batch_sync([int(lengths.argmax())])[0]["input_ids"]
+    tokenizer = Tokenizer.from_file(f"{inputs[1]}/tokenizer.json")
+    assert row.tolist() == [0, *tokenizer.encode(long, add_special_tokens=False).ids]
+
+
+def test_token_cache_batches_of_any_size_give_the_same_store(inputs, cached, tmp_path, monkeypatch):
+    monkeypatch.setattr("steps.tokenize.cell_writer._BATCH_TOKENS", 1_000)
+    monkeypatch.setattr("steps.tokenize.encoding._ENCODE_DOCUMENTS", 7)
+    assert token_cache(CacheConfig(documents=inputs[0], tokenizer=inputs[1]), DirectoryOut(tmp_path)) == cached[1]
+    for name in cell_names(cached[0]):
+        assert np.array_equal(read_cell(str(tmp_path), name).tokens, read_cell(cached[0], name).tokens)
+
+
+def test_token_cache_what_the_cache_does_not_give_back_is_an_error(inputs, tmp_path, monkeypatch):
+    """A token that changes on its way to the disk, and one document given to the next: same tokens, other offsets."""
+    from steps.tokenize import cell_writer
+
+    few = write_groups(tmp_path / "few", {"c00q0": real_texts(5)})
+    write = cell_writer.write_cache
+
+    def changed(rows):
+        return [np.where(np.arange(len(row)) == 3, row + 1, row) for row in rows]
+
+    def moved(rows):
+        return [rows[0][:-1], np.concatenate([rows[0][-1:], rows[1]]), *rows[2:]]
+
+    for number, damage in enumerate((changed, moved)):
+        monkeypatch.setattr(
+            cell_writer, "write_cache", lambda path, batches, meta, by=damage: write(path, map(by, batches), meta)
+        )
+        with pytest.raises(StepFailed, match="cell c00q0"):
+            token_cache(CacheConfig(documents=few, tokenizer=inputs[1]), DirectoryOut(tmp_path / str(number)))
+
+
+def test_token_cache_counts_are_by_source_and_cell(inputs, tmp_path):
+    texts = real_texts(9)
+    documents = write_groups(tmp_path / "cells", {"c00q0": texts[:5], "c01q1": texts[5:]})
+    for name, sources in {"c00q0": ["code", "docs", "code", "docs", "docs"], "c01q1": ["code"] * 4}.items():
+        table = read_all(f"{documents}/{name}")
+        write_table(f"{documents}/{name}/part-00000.parquet", table.append_column("source", pa.array(sources)))
+    result = token_cache(CacheConfig(documents=documents, tokenizer=inputs[1]), DirectoryOut(tmp_path / "s"))
+    expected = {}
+    for name in ("c00q0", "c01q1"):
+        cell, sources = read_cell(str(tmp_path / "s"), name), read_all(f"{documents}/{name}")["source"].to_pylist()
+        for source, tokens, num_bytes in zip(sources, np.diff(cell.offsets), cell.document_bytes, strict=True):
+            row = expected.setdefault((name, source), [0, 0, 0])
+            row[:] = [row[0] + 1, row[1] + tokens, row[2] + num_bytes]
+    counts = read_table(str(tmp_path / "s"), "counts.parquet")
+    assert counts.column_names == ["cell", "source", "documents", "tokens", "bytes"]
+    assert {tuple(row.values())[:2]: list(row.values())[2:] for row in counts.to_pylist()} == expected
+    code = sum(row[1] for (_, source), row in expected.items() if source == "code")
+    assert result.tokens_by_source == {"code": code, "docs": result.tokens - code}
+
+
+def test_token_cache_without_a_source_column_counts_the_cell_as_one(cached):
+    assert cached[1].tokens_by_source == cached[1].tokens_by_cell
+
+
+def test_token_cache_cell_with_an_empty_shard_alone_is_an_error(inputs, tmp_path):
+    documents = write_groups(tmp_path / "cells", {"c00q0": []})
+    with pytest.raises(StepFailed, match="cell c00q0: no document"):
+        token_cache(CacheConfig(documents=documents, tokenizer=inputs[1]), DirectoryOut(tmp_path / "s"))
 
 
 def test_token_cache_policy_is_in_the_fingerprint_and_the_tokens(inputs, cached, tmp_path):
@@ -181,7 +288,7 @@ def test_token_cache_missing_cell_is_an_error(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokenizer": "/nowhere"}, "tokenize/train_bpe is needed"),
+        ({"tokenizer": "/nowhere"}, "tokenize/train_bpe or tokenize/adopt is needed"),
         ({"documents": "/nowhere"}, "no subdirectory"),
     ],
 )
