@@ -146,7 +146,7 @@ def precision(figures: Figures) -> None:
     figures.add("documents with a shared 8-gram", eight, "documents", at_least=100)
     figures.add("documents that 8-grams would flag", eight_flagged, "documents")
     for name, count in by_rule.items():
-        figures.add(f"documents flagged with {name}, the fortune included", count, "documents")
+        figures.add(f"documents flagged, the fortune included, {name}", count, "documents")
     rate = 100_000 * len(flagged) / num_documents
     figures.add("other documents flagged by 13-grams, of 100,000", rate, "documents", at_most=1)
 

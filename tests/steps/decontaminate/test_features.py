@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.decontaminate.features import batches, extract_features
+from steps.decontaminate.features import batches, bitmap_of, extract_features, runs_of
 from steps.decontaminate.index import build_index
 from steps.decontaminate.records import Record
 
@@ -102,3 +102,37 @@ def test_batches_cover_all_texts_once_in_order(texts, characters):
     assert [
         number for first, last in batches([len(text) for text in texts], characters) for number in range(first, last)
     ] == list(range(len(texts)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(st.sampled_from("abcdefg "), min_size=1, max_size=60), min_size=1, max_size=8), st.data())
+def test_find_says_which_feature_a_hash_is_and_no_for_all_others(texts, data):
+    index = build_index([record(str(number), text) for number, text in enumerate(texts)], 3, 2, 8)
+    mine = index.hashes.tolist()
+    near = [value ^ (1 << bit) for value in mine for bit in (0, 31, 47, 63)]
+    wanted = data.draw(st.permutations([*mine, *near, 0, 2**64 - 1]))
+    place = {value: number for number, value in enumerate(mine)}
+    assert index.find(np.array(wanted, dtype=np.uint64)).tolist() == [place.get(value, -1) for value in wanted]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c", "7"]), min_size=1, max_size=20), st.integers(2, 5))
+def test_runs_are_what_a_paragraph_of_these_words_alone_gives(words, length):
+    every = np.full(2**16 // 64, 2**64 - 1, dtype=np.uint64)  # a bitmap that lets all pass
+    runs = runs_of(extract_features([" ".join(words)], 13, 2), [length], every)
+    expected = [extract_features([" ".join(words[i : i + length])], 13, 2) for i in range(len(words) - length + 1)]
+    if len(words) <= length:
+        expected = []  # a paragraph of just that length is a feature itself
+    assert runs.hashes.tolist() == [value for features in expected for value in features.hashes.tolist()]
+    assert [runs.excerpt(number) for number in range(len(runs.hashes))] == [
+        features.excerpt(0) for features in expected if len(features.hashes)
+    ]
+
+
+def test_bitmap_turns_away_most_hashes_that_are_not_there():
+    draw = np.random.default_rng(0)
+    hashes, others = draw.integers(0, 2**64, (2, 100_000), dtype=np.uint64)
+    bitmap = bitmap_of(np.unique(hashes))
+    places = others >> np.uint64(64 - (len(bitmap) * 64 - 1).bit_length())
+    passed = bitmap[places >> np.uint64(6)] >> (places & np.uint64(63)) & np.uint64(1)
+    assert 0.02 < passed.mean() < 1 / 16 + 0.005
