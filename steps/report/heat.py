@@ -50,7 +50,7 @@ def _table(
             "documents_in": came[key],
             "documents_kept": sum(buckets[key]),
             "buckets": [
-                {"documents": n, "shade": _shade(n, most_bucket), "title": f"{label}, quality {q}: {n:,} documents"}
+                {"documents": n, "shade": shade(n, most_bucket), "title": f"{label}, quality {q}: {n:,} documents"}
                 for q, n in enumerate(buckets[key])
             ],
             "others": [_cell(f"{label}, {name}", cells[key, each], most_cell) for each, name, _ in others],
@@ -77,13 +77,14 @@ def _cell(label: str, counts: list[int], most: int) -> dict[str, Any]:
     return {
         "documents": sum(counts),
         "counts": counts,
-        "shade": _shade(sum(counts), most),
+        "shade": shade(sum(counts), most),
         "title": f"{label}: {sum(counts):,} documents; by quality {listed}",
         "spark": _spark(counts),
     }
 
 
-def _shade(count: int, most: int) -> int:
+def shade(count: float, most: float) -> int:
+    """Returns 0 to `SHADES`, by the square root."""
     return math.ceil(SHADES * math.sqrt(count / most)) if count else 0
 
 
