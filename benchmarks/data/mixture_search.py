@@ -18,9 +18,10 @@ PROGRAM = str(Path(sys.executable).parent / "marin-exec")
 
 
 def result(step: str) -> dict[str, Any]:
-    """Returns a step's typed result."""
+    """Returns a step's typed result, what was measured with it."""
     command = [PROGRAM, "show", step, "--prefix", str(STORE), "--json"]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["record"]["result"]
+    record = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["record"]
+    return record["result"] | record["measured"]
 
 
 def main() -> int:

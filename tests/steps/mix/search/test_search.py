@@ -142,6 +142,7 @@ def test_candidate_more_caution_stays_nearer_to_what_was_seen(store, surrogate, 
     assert careful.predicted_deviation < bold.predicted_deviation and careful.predicted_loss > bold.predicted_loss
 
 
+@pytest.mark.slow
 def test_surrogate_and_candidate_same_bytes_with_more_blas_threads(store, swarm, tmp_path):
     for threads in (1, 2):
         with threadpool_limits(limits=threads):
