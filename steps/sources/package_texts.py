@@ -5,6 +5,7 @@ Debian replaces packages at point releases, so other text than expected is not a
 result's `changed_from` holds the expected checksum, and what was found is what the next steps get.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -188,9 +189,17 @@ def wanted_files(root: Path, include: Sequence[str], exclude: Sequence[str]) -> 
 
     Links are not followed. Patterns are as in `PackageConfig`.
     """
-    files = [folder / name for folder, _, names in root.walk() for name in names]
-    names = sorted(path.relative_to(root).as_posix() for path in files if path.is_file() and not path.is_symlink())
+    names = sorted(_regular_files(str(root), ""))
     return [name for name in names if _matches(name, include) and not _matches(name, exclude)]
+
+
+def _regular_files(folder: str, prefix: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _regular_files(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                yield f"{prefix}{entry.name}"
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
