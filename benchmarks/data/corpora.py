@@ -1,11 +1,11 @@
 """The corpora: how much they are, and how fast each format is read, one process on one core."""
 
-import resource
 import sys
 import time
 from collections import Counter, defaultdict
 
 from benchmarks.data._corpora import normalised
+from benchmarks.data._memory import peak_megabytes
 from benchmarks.figures import Figures
 from steps.contract import document_shards
 from steps.documents import read_table
@@ -30,7 +30,7 @@ def main() -> int:
     figures.add("text", sum(size for _, size in sizes.values()) / 1e6, "MB", at_least=250)
     for name, (seconds, size) in sorted(_reading_by_format().items()):
         figures.add(f"text read from {name}", size / 1e6 / seconds, "MB per CPU second", at_least=_SLOWEST_MB_A_SECOND)
-    figures.add("peak memory of reading", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB")
+    figures.add("peak memory of reading", peak_megabytes(), "MB")
     return figures.exit_code
 
 

@@ -10,11 +10,12 @@ and `table/<source>/part-NNNNN.parquet`, the sparse table of the ids that must n
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from marin_exec import ConfigError, InputPath, Out, StepFailed, added_default, kind
 from steps.config_checks import check_number, check_sources
 from steps.contract import document_shards, read_documents
 from steps.documents import NamedInput, join_dense, read_table, sparse_rows, write_table
@@ -41,6 +42,8 @@ class HeldoutConfig:
     """Longer documents are not chosen, which bounds what an evaluation costs; None sets no bound."""
     seed: int = 0
     """Of the choice."""
+    from_sources: Annotated[tuple[str, ...] | None, added_default(None)] = None
+    """Names of the sources to hold out of; the others only get their (empty) tables. None takes all."""
 
     def __post_init__(self) -> None:
         check_sources(self, "sources")
@@ -50,6 +53,9 @@ class HeldoutConfig:
             )
         check_number(self, "fraction", above=0, below=1)
         check_number(self, "at_least", "count", "longest_characters", low=1)
+        names = [source.name for source in self.sources]
+        if unknown := sorted(set(self.from_sources or ()) - set(names)):
+            raise ConfigError(f"HeldoutConfig.from_sources: {unknown}; names of sources are needed, which are {names}")
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,12 @@ def select_heldout(config: HeldoutConfig, out: Out) -> HeldoutResult:
         parts = [_candidates(config, source, shard) for shard in shards]
         ids = [identifier for part in parts for identifier in part.eligible]
         trainable = sum(part.trainable for part in parts)
-        chosen = choose(ids, _quota(config, source.name, trainable, len(ids)), config.seed)
-        texts = _write(source, shards, chosen, out)
+        asked = config.from_sources is None or source.name in config.from_sources
+        quota = _quota(config, source.name, trainable, len(ids)) if asked else 0
+        texts = _write(source, shards, choose(ids, quota, config.seed), out)
         documents_in[source.name] = sum(part.documents for part in parts)
         eligible[source.name] = len(ids)
-        held_out[source.name] = len(chosen)
+        held_out[source.name] = len(texts)
         held_out_bytes[source.name] = sum(len(text.encode()) for text in texts)
     return HeldoutResult(documents_in=documents_in, eligible=eligible, held_out=held_out, held_out_bytes=held_out_bytes)
 
@@ -150,5 +157,6 @@ def _write(source: NamedInput, shards: list[str], chosen: set[str], out: Out) ->
         picked.append(documents.filter(pa.array(_is_in(documents, chosen))))
         write_table(out.file(f"table/{source.name}/{shard}"), picked[-1].select(["id"]))
     held_out = pa.concat_tables(picked).sort_by("id")
-    write_table(out.file(f"documents/{source.name}/part-00000.parquet"), held_out)
+    if held_out.num_rows:
+        write_table(out.file(f"documents/{source.name}/part-00000.parquet"), held_out)
     return held_out["text"].to_pylist()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin_exec import StepFailed
+from marin_exec import ConfigError, StepFailed
 from steps.contract import check_documents
 from steps.documents import document_id, read_all, read_table, shard_names, write_table
 from steps.heldout.select import HeldoutConfig, choose, select_heldout
@@ -81,6 +81,18 @@ def test_select_long_documents_are_not_held_out_where_bounded(tmp_path):
 def test_select_small_source_holds_out_at_least_so_many(tmp_path):
     result, _ = select(tmp_path, [write_documents(tmp_path, "web", TEXTS)], fraction=0.05, at_least=7)
     assert result.held_out == {"web": 7}
+
+
+def test_select_from_some_sources_leaves_the_others_whole(tmp_path):
+    sources = [write_documents(tmp_path, "web", TEXTS), write_documents(tmp_path, "tiny", TEXTS[:1])]
+    config = HeldoutConfig(sources=tuple(sources), **tables(tmp_path, sources), count=5, from_sources=("web",))
+    out = DirectoryOut(tmp_path / "out")
+    result = select_heldout(config, out)
+    assert result.held_out == {"web": 5, "tiny": 0} and result.eligible == {"web": 60, "tiny": 1}
+    assert read_table(f"{out.path}/table/tiny", "part-00000.parquet").num_rows == 0
+    assert [path.name for path in (tmp_path / "out/documents").iterdir()] == ["web"]
+    with pytest.raises(ConfigError, match=r"from_sources: \['wbe'\]"):
+        HeldoutConfig(sources=tuple(sources), **tables(tmp_path, sources), count=5, from_sources=("wbe",))
 
 
 def test_select_does_not_depend_on_shards_and_grows_with_the_fraction(tmp_path):
