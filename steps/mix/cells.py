@@ -6,7 +6,7 @@
     cube.json                          documents and bytes kept, by source, topic and quality bucket
 
 This is the one place where documents are left out. Memory holds one shard of a source or one part of a cell, and the ledger
-(about 150 bytes a document); kept text waits on the local disk (TMPDIR).
+(about 100 bytes a document); kept text waits on the local disk (TMPDIR).
 """
 
 import tempfile
@@ -160,7 +160,7 @@ def funnel_counts(ledger: pa.Table, sources: list[str]) -> dict[str, Any]:
     by_source = {source: {fate: {"documents": 0, "bytes": 0} for fate in FATES} for source in sources}
     for (source, fate), (documents, size) in rows.items():
         by_source[source][fate] = {"documents": documents, "bytes": size}
-    total_documents, total_bytes = ledger.num_rows, sum(ledger["bytes"].to_pylist())
+    total_documents, total_bytes = ledger.num_rows, sum(size for _, size in rows.values())
     left_documents, left_bytes, stages = total_documents, total_bytes, []
     for fate in FATES[:-1]:
         documents = sum(each[fate]["documents"] for each in by_source.values())
@@ -176,10 +176,10 @@ def funnel_counts(ledger: pa.Table, sources: list[str]) -> dict[str, Any]:
             }
         )
     by_reason: dict[str, dict[str, int]] = {fate: {} for fate in FATES[:-1]}
-    for fate, reason in zip(ledger["fate"].to_pylist(), ledger["reason"].to_pylist(), strict=True):
+    for (fate, reason), (documents, _) in _sums(ledger, ["fate", "reason"]).items():
         if fate != KEPT:
             short = first_reason(fate, reason)
-            by_reason[fate][short] = by_reason[fate].get(short, 0) + 1
+            by_reason[fate][short] = by_reason[fate].get(short, 0) + documents
     return {
         "documents_in": total_documents,
         "bytes_in": total_bytes,
