@@ -50,7 +50,7 @@ def test_card_that_says_nothing_is_refused():
 
 def test_curation_takes_all_sources_or_a_share_of_each():
     for fraction, first in ((1.0, "documents/"), (0.1, "sample/")):
-        (mixture,) = curation.pipeline(curation.Params(fraction=fraction))
+        mixture, *_ = curation.pipeline(curation.Params(fraction=fraction))
         cells = mixture.config.tokens.config.documents.step
         assert [source.name for source in cells.config.sources] == list(cards())
         assert {source.path.name.removesuffix(source.name) for source in cells.config.sources} == {first}
