@@ -1,4 +1,4 @@
-"""Writes one cell of a token store, a batch of documents at a time: memory does not grow with the cell.
+"""Writes one cell of a token store, a batch of documents at a time: no step of it holds the whole cell.
 
 A cell is encoded into a Levanter cache on the local disk, read back a part at a time and checked as what it will be to a
 reader: same tokens, special tokens by the policy, bytes of every document. Then its files are copied to the output.
