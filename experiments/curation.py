@@ -35,6 +35,8 @@ from steps.quality.labels_metadata import LabelsMetadataConfig, MetadataLabel, l
 from steps.quality.next_labels import NextLabelsConfig, next_labels
 from steps.quality.scores import ScoresConfig, scores
 from steps.quality.windows import Windows
+from steps.report.data_diet import DataDietConfig, data_diet
+from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
 from steps.sources.corpora import cards, documents
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
@@ -137,7 +139,16 @@ def pipeline(params: Params) -> list[Step]:
         over_cap="water_fill",
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
-    return [mixture, to_label]
+
+    # Pages to read: what the mixture is made of, and what near duplicates were removed. Mail stands on neither.
+    known_sources = tuple(cards().values())
+    diet_config = DataDietConfig(
+        sources=sources, cards=known_sources, cells=kept, topics=topic, fuzzy=fuzzy, heuristics=rules,
+        contaminated=contaminated, tokens=tokens, mixture=mixture,
+    )  # fmt: skip
+    diet = Step("report/data-diet", data_diet, diet_config)
+    pairs = Step("report/duplicates", duplicates_report, DuplicatesReportConfig(fuzzy=fuzzy, cards=known_sources))
+    return [mixture, to_label, diet, pairs]
 
 
 if __name__ == "__main__":

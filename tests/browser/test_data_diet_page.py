@@ -30,6 +30,7 @@ PROBE = """<script>addEventListener("load", async () => {
   parent.postMessage({
     scroll: document.documentElement.scrollWidth, inner: innerWidth, wide, before, after: shown(), said, scrolled,
     ground: getComputedStyle(document.body).backgroundColor, title: document.title,
+    tops: [...document.querySelector("li.beside").querySelectorAll(".passage")].map((e) => Math.round(e.getBoundingClientRect().top)),
     marks: document.querySelectorAll("mark").length, images: document.images.length,
     requests: performance.getEntriesByType("resource").map((e) => e.name).filter((name) => !name.startsWith("file:")),
   }, "*");
@@ -58,6 +59,7 @@ def test_page_in_a_browser(chromium, tmp_path, width, dark):
     assert page["inner"] == width and page["scroll"] <= width and page["wide"] == []
     assert page["title"] == "A <diet> & its page" and page["images"] == 0 and page["requests"] == []
     assert page["before"] == [True, False] and page["after"] == [False, True]
+    assert (page["tops"][0] == page["tops"][1]) == (width > 1000)  # side by side where there is room
     assert page["marks"] >= 2 and page["scrolled"] == 0  # what scrolls is reached by keys
     assert page["ground"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     found, odd, none = page["said"]
