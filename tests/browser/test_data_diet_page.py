@@ -30,7 +30,7 @@ PROBE = """<script>addEventListener("load", async () => {
   parent.postMessage({
     scroll: document.documentElement.scrollWidth, inner: innerWidth, wide, before, after: shown(), said, scrolled,
     ground: getComputedStyle(document.body).backgroundColor, title: document.title,
-    tops: [...document.querySelector("li.beside").querySelectorAll(".passage")].map((e) => Math.round(e.getBoundingClientRect().top)),
+    tops: [...document.querySelectorAll("li.beside .passage")].slice(0, 2).map((e) => e.getBoundingClientRect().top),
     marks: document.querySelectorAll("mark").length, images: document.images.length,
     requests: performance.getEntriesByType("resource").map((e) => e.name).filter((name) => !name.startsWith("file:")),
   }, "*");
