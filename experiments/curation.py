@@ -130,24 +130,18 @@ def pipeline(params: Params) -> list[Step]:
     bpe_config = BpeConfig(documents=kept / "cells", vocabulary_size=VOCABULARY_SIZE, training_bytes=30_000_000)
     bpe = Step("tokenizer", train_bpe, bpe_config)
     tokens = Step("tokens/train", token_cache, CacheConfig(documents=kept / "cells", tokenizer=bpe))
-    phases = (
-        Phase(rule=Proportional()),
-        Phase(rule=Proportional(quality_exponent=1.0), start_fraction=0.8),
-    )
+    phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=1.0), start_fraction=0.8))
     weights = WeightsConfig(
         tokens=tokens, sequence_length=SEQUENCE_LENGTH, phases=phases, budgets_tokens=(5_000_000, 20_000_000),
         over_cap="water_fill",
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
 
-    # Pages to read: what the mixture is made of, and what near duplicates were removed. Mail stands on neither.
-    known_sources = tuple(cards().values())
-    diet_config = DataDietConfig(
-        sources=sources, cards=known_sources, cells=kept, topics=topic, fuzzy=fuzzy, heuristics=rules,
-        contaminated=contaminated, tokens=tokens, mixture=mixture,
-    )  # fmt: skip
-    diet = Step("report/data-diet", data_diet, diet_config)
-    pairs = Step("report/duplicates", duplicates_report, DuplicatesReportConfig(fuzzy=fuzzy, cards=known_sources))
+    # Pages to read; mail stands on neither.
+    shown: dict[str, Any] = {"fuzzy": fuzzy, "cards": tuple(cards().values())}
+    pairs = Step("report/duplicates", duplicates_report, DuplicatesReportConfig(**shown))
+    shown |= {"contaminated": contaminated, "heuristics": rules, "cells": kept, "topics": topic, "tokens": tokens}
+    diet = Step("report/data-diet", data_diet, DataDietConfig(**shown, sources=sources, mixture=mixture))
     return [mixture, to_label, diet, pairs]
 
 
