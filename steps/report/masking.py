@@ -42,7 +42,7 @@ _CALLED = re.compile(
 _NATIONAL_DIGITS = range(9, 13)
 _EDGE = 200  # characters from a cut in which half an address is looked for
 _EDGE_ADDRESS = r"\S*(?:[@\uff20]|%40)\S*"
-_EDGE_NUMBER = r"[+()\s.\-/]{0,3}\d(?:[\s.\-()/]{0,2}\d){4,}[\s.\-()/]{0,2}"
+_EDGE_NUMBER = r"(?![+()\s./-]{0,3}\d{4}-\d\d-\d\d(?!\d))[+()\s.\-/]{0,3}\d(?:[\s.\-()/]{0,2}\d){4,}[\s.\-()/]{0,2}"
 
 
 def mask_personal(text: str) -> str:

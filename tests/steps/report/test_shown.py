@@ -65,6 +65,14 @@ def test_any_text_becomes_one_that_can_be_written(text, cut_before, cut_after):
     assert not set(shown) & {*map(chr, range(9)), "\u202e", "\u2067", "\u200b", "\x7f"}
 
 
+def test_a_date_at_a_cut_stays_and_half_a_number_does_not():
+    assert masked("(1996-01-02)\n", cut_before=True, cut_after=True) == "(1996-01-02)\n"
+    assert (
+        masked("555-123-4", cut_after=True) == "•••-•••-•"
+        and masked("123-4567 is it", cut_before=True)[:8] == "•••-••••"
+    )
+
+
 def test_sources_are_withheld_by_card():
     card = SourceCard(name="mail", kind="mail", languages=("en",), origin="o", licence="l", limits="m", show=False)
     shower = Shower.of([card], 100)
