@@ -84,7 +84,8 @@ def pipeline(params: Params) -> list[Step]:
     # Judgements, each a table beside the documents. Nothing is removed before mix/cells.
     language = Step("language", identify_languages, LanguageConfig(sources=sources))
     exact = Step("dedup/exact", exact_duplicates, ExactConfig(sources=sources))
-    fuzzy = Step("dedup/fuzzy", fuzzy_duplicates, FuzzyConfig(sources=sources, exact=exact))
+    # Priority, not length: half-translated pages are longer than the original, which would fall to them.
+    fuzzy = Step("dedup/fuzzy", fuzzy_duplicates, FuzzyConfig(sources=sources, exact=exact, survivor="priority"))
     # Each document by the limits of its kind of text in its language.
     presets = {name: PRESETS.get(card.kind, "reference") for name, card in cards().items()}
     limits = HeuristicsConfig(sources=sources, preset_by_source=presets, languages=language)
