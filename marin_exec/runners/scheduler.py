@@ -82,7 +82,8 @@ class Scheduler:
         while (digest := self._board.queue.pop()) is not None:
             if self.plan.steps[digest].action is Action.LINK:
                 self._taking.take(self.statuses[digest], may_run=False)
-            if self.statuses[digest].state is State.PENDING:
+            # One that somebody was faster to claim is looked at again with the held ones; in both places it would settle twice.
+            if self.statuses[digest].state is State.PENDING and digest not in self._board.held_up:
                 left.append(digest)
         for digest in left:
             self._board.queue.put_back(digest)

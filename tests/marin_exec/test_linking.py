@@ -14,6 +14,9 @@ from inprocess import ThreadBackend, World
 from marin_exec import InputPath, Out, Step, kind, runtime
 from marin_exec.lineage import downstream, locate, upstream
 from marin_exec.records import Record
+from marin_exec.runners import taking
+from marin_exec.runners.state import SETTLED
+from marin_exec.store import claim
 from marin_exec.store.content import content_key, held_by
 
 STATE: dict[str, Any] = {}
@@ -234,6 +237,33 @@ def test_two_drivers_that_link_at_once_leave_one_link(world, key):
     found = [states({s.planned.step.name: s for s in each.statuses.values()})[1:] for each in schedulers]
     assert sorted(state for each in found for state in each) == ["linked"] * 2 + ["reused"] * 6
     assert STATE[key] == ["text", "copy", "last", "text"]
+
+
+@pytest.mark.parametrize("losing_claims", [1, 2, 3])
+def test_driver_that_is_beaten_to_a_link_settles_every_step_once(world, key, monkeypatch, losing_claims):
+    world.run(line(key))
+    world.run(line(key, note="x"), until=["text"])
+    claims = iter(range(100))
+
+    def beaten(*arguments):
+        return None if next(claims) < losing_claims else claim(*arguments)
+
+    monkeypatch.setattr(taking, "claim", beaten)
+    settled = []
+    scheduler = world.scheduler(
+        world.plan(line(key, note="x")),
+        on_change=lambda status: settled.append(status.planned.step.name) if status.state in SETTLED else None,
+    )
+    run = threading.Thread(target=scheduler.run, daemon=True)  # what settles twice may never end
+    run.start()
+    run.join(20)
+    assert not run.is_alive()
+    assert sorted(settled) == ["copy", "last"]
+    assert states({status.planned.step.name: status for status in scheduler.statuses.values()}) == [
+        "reused",
+        "linked",
+        "linked",
+    ]
 
 
 def test_two_steps_that_make_the_same_bytes_keep_an_edge_and_a_history_each(world, key):
