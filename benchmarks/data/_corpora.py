@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steps.sources.corpora import documents
 
+STORE = Path.home() / ".cache/marin-exec/corpora"
 _EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments/corpora.py"
 
 
@@ -24,10 +25,9 @@ def normalised(names: Iterable[str] = ()) -> dict[str, str]:
     if strangers := sorted(wanted - set(known)):
         raise ValueError(f"no source {strangers}; the corpora are {known}")
     chosen = [name for name in known if name in wanted]
-    store = Path.home() / ".cache/marin-exec/corpora"
-    store.mkdir(parents=True, exist_ok=True)
+    STORE.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).parent / "marin-exec"
-    command = [str(program), "run", str(_EXPERIMENT), "--backend", "local", "--prefix", str(store)]
+    command = [str(program), "run", str(_EXPERIMENT), "--backend", "local", "--prefix", str(STORE)]
     for name in chosen:
         command += ["--until", f"documents/{name}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
