@@ -25,7 +25,7 @@ from marin_exec.runners.ray import RayBackend
 from marin_exec.store import Store
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments/curation.py"
-FRACTION = "0.005"
+FRACTION = "0.03"
 KILLS = 2
 """Of each stage, before it may end."""
 MOST_SECONDS = 3_600
