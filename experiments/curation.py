@@ -108,9 +108,8 @@ def pipeline(params: Params) -> list[Step]:
     )
     topic = Step("cluster/topics", topics, topics_config)
     # A student of labels that were read, of every document's beginning, middle and end. Where it does not choose, it is not asked.
-    read_config = LabelsFileConfig(
-        documents=sources, labels=LABELS, digest=LABELS_DIGEST, min_matched_fraction=0.5 * params.fraction
-    )
+    matched = 0.5 if params.fraction == 1 else 0.0  # a small part may hold none of those that were read
+    read_config = LabelsFileConfig(documents=sources, labels=LABELS, digest=LABELS_DIGEST, min_matched_fraction=matched)
     read = Step("quality/labels-read", labels_file, read_config)
     known = Step("quality/labels-known", labels_metadata, LabelsMetadataConfig(documents=sources, labels=MAIL_LABELS))
     labels = Step("quality/labels", labels_merged, LabelsMergedConfig(labels=(read, known)))
@@ -133,8 +132,8 @@ def pipeline(params: Params) -> list[Step]:
     tokens = Step("tokens/train", token_cache, CacheConfig(documents=kept / "cells", tokenizer=bpe))
     phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=1.0), start_fraction=0.8))
     weights = WeightsConfig(
-        tokens=tokens, sequence_length=SEQUENCE_LENGTH, phases=phases, budgets_tokens=(5_000_000, 20_000_000),
-        over_cap="water_fill",
+        tokens=tokens, sequence_length=SEQUENCE_LENGTH, phases=phases, over_cap="water_fill",
+        budgets_tokens=tuple(round(params.fraction * each) for each in (5_000_000, 20_000_000)),
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
 
