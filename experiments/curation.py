@@ -37,6 +37,7 @@ from steps.quality.scores import ScoresConfig, scores
 from steps.quality.windows import Windows
 from steps.report.data_diet import DataDietConfig, data_diet
 from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
+from steps.report.filters import FiltersReportConfig, filters_report
 from steps.sources.corpora import cards, documents
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
@@ -44,14 +45,7 @@ from steps.tokenize.cache import CacheConfig, token_cache
 SEQUENCE_LENGTH = 1_024
 VOCABULARY_SIZE = 16_384
 CLUSTERS, TOPICS = 500, 40
-PRESETS = {
-    "code": "code",
-    "essay": "prose",
-    "fiction": "prose",
-    "mail": "prose",
-    "samples": "prose",
-    "speeches": "prose",
-}
+PRESETS = {"code": "code"} | dict.fromkeys(("essay", "fiction", "mail", "samples", "speeches"), "prose")
 HELD_OUT = (
     *("python-docs", "postgresql-docs", "kernel-docs", "kernel-bindings", "man-pages/library", "man-pages/de"),
     *("man-pages/ja", "libreoffice-help/en", "libreoffice-help/ja", "dictionaries/gcide", "dictionaries/foldoc"),
@@ -137,12 +131,14 @@ def pipeline(params: Params) -> list[Step]:
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
 
-    # Pages to read; mail stands on neither.
+    # Pages to read; mail stands on none.
     shown: dict[str, Any] = {"fuzzy": fuzzy, "cards": tuple(cards().values())}
     pairs = Step("report/duplicates", duplicates_report, DuplicatesReportConfig(**shown))
+    filtered_config = FiltersReportConfig(heuristics=rules, languages=language, cards=shown["cards"])
+    filtered = Step("report/filters", filters_report, filtered_config)
     shown |= {"contaminated": contaminated, "heuristics": rules, "cells": kept, "topics": topic, "tokens": tokens}
     diet = Step("report/data-diet", data_diet, DataDietConfig(**shown, sources=sources, mixture=mixture))
-    return [mixture, to_label, diet, pairs]
+    return [mixture, to_label, diet, pairs, filtered]
 
 
 if __name__ == "__main__":
