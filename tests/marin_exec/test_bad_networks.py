@@ -68,7 +68,11 @@ def test_data_that_cannot_be_reached_once_is_read_all_the_same(proxy: FaultyProx
         assert look() == well
 
 
-@pytest.mark.parametrize("fault", [PASSING[0], PASSING[2]], ids=lambda fault: f"{fault.kind} {fault.status}")
+@pytest.mark.parametrize(
+    "fault",
+    [PASSING[0], pytest.param(PASSING[2], marks=pytest.mark.slow)],
+    ids=lambda fault: f"{fault.kind} {fault.status}",
+)
 def test_control_files_and_data_are_tried_for_a_time_rather_than_a_number_of_times(
     proxy: FaultyProxy, store: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
@@ -86,7 +90,11 @@ def test_control_files_and_data_are_tried_for_a_time_rather_than_a_number_of_tim
         assert len(proxy.requests) > bad_until
 
 
-@pytest.mark.parametrize("fault", [PASSING[0], PASSING[3]], ids=lambda fault: f"{fault.kind} {fault.status}")
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(PASSING[0], marks=pytest.mark.slow), PASSING[3]],
+    ids=lambda fault: f"{fault.kind} {fault.status}",
+)
 def test_control_files_that_cannot_be_reached_are_given_up_in_time(
     proxy: FaultyProxy, store: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:

@@ -104,6 +104,7 @@ def test_drivers_started_together_run_each_step_once(remote: Engine) -> None:
     assert sorted(remote.ran()) == ["count", "part-0", "part-1", "part-2"]
 
 
+@pytest.mark.slow
 def test_workers_of_a_cluster_that_a_run_starts_reach_the_store(s3_server: ObjectStoreServer, tmp_path: Path) -> None:
     engine = on_server(s3_server, s3_server.new_prefix(), tmp_path)
     done = engine.run(backend="ray")

@@ -156,6 +156,7 @@ def pipeline():
 """
 
 
+@pytest.mark.slow
 def test_content_other_than_stated_found_by_a_step_on_ray_exits_with_4(engine, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
