@@ -565,7 +565,7 @@ def test_whole_steps_library_is_read_quickly():
     assert done.returncode == 0, done.stderr
     count, seconds = done.stdout.split()
     assert int(count) > 5
-    assert float(seconds) < 1  # 0.2 s seen; twice that where other processes use the same cores
+    assert float(seconds) < 0.1 * int(count)  # 0.02 s each seen; more where others use the cores
 
 
 def test_source_of_a_function_seen_before_is_fast():
