@@ -2,12 +2,11 @@
 
 import multiprocessing
 import resource
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_BYTES_PER_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+from benchmarks.data._memory import peak_megabytes
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ def _call(pipe: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -
     before = _cpu_seconds()
     value = function(*arguments)
     spent = _cpu_seconds() - before
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6
-    pipe.send(Measured(value, spent, peak))
+    pipe.send(Measured(value, spent, peak_megabytes()))
 
 
 def _cpu_seconds() -> float:

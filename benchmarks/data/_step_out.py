@@ -14,8 +14,8 @@ class FolderOut:
 
     rank, num_ranks, coordinator, name = 0, 1, "", "shard"
 
-    def __init__(self, path: str, step_name: str = "benchmark"):
-        self.path, self.step_name = path, step_name
+    def __init__(self, path: str | Path, step_name: str = "benchmark"):
+        self.path, self.step_name = str(path), step_name
 
     def file(self, relative: str) -> str:
         target = Path(self.path) / relative

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.data._directory_out import DirectoryOut
 from benchmarks.data._memory import peak_megabytes
+from benchmarks.data._step_out import FolderOut
 from benchmarks.figures import Figures
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, shard_name, write_table
 from steps.mix.cells import CellsConfig, documents_by_cell
@@ -84,7 +84,7 @@ def _measure(folder: Path) -> tuple[float, float, float, float]:
         documents_per_shard=_PART_DOCUMENTS,
         **{name: str(folder / name) for name in judgements},
     )
-    documents_by_cell(config, DirectoryOut(folder / "out"))
+    documents_by_cell(config, FolderOut(folder / "out"))
     return time.process_time() - began, before, peak_megabytes(), pa.default_memory_pool().max_memory() / 1e6
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data._corpora import normalised
-from benchmarks.data._directory_out import DirectoryOut
 from benchmarks.data._memory import peak_megabytes
+from benchmarks.data._step_out import FolderOut
 from benchmarks.figures import Figures
 from benchmarks.peers.engines import Engine, environment_of
 from benchmarks.peers.setup import make_environment
@@ -140,7 +140,7 @@ def measure_exact(figures: Figures, folder: Path) -> None:
     texts = [[f"{i}" for i in range(250_000)], [f"{i}" for i in range(225_000, 475_000)]]
     sources = tuple(write_source(folder / name, each) for name, each in zip(("a", "b"), texts, strict=True))
     config = ExactConfig(sources=sources)
-    rate = 500_000 / seconds(lambda: exact_duplicates(config, DirectoryOut(folder / "exact")), rounds=3)
+    rate = 500_000 / seconds(lambda: exact_duplicates(config, FolderOut(folder / "exact")), rounds=3)
     figures.add("exact duplicates from ids, the whole step", rate, "documents/s", at_least=200_000)
 
 
@@ -178,12 +178,12 @@ def print_memory(path: str) -> None:
 
     source = NamedInput(name="s", path=path)
     with tempfile.TemporaryDirectory() as folder:
-        exact = DirectoryOut(Path(folder, "exact"))
+        exact = FolderOut(Path(folder, "exact"))
         exact_duplicates(ExactConfig(sources=(source,)), exact)
         config = FuzzyConfig(sources=(source,), exact=exact.path)
-        fuzzy_stages.sign(config, DirectoryOut(Path(folder, "signed")))
+        fuzzy_stages.sign(config, FolderOut(Path(folder, "signed")))
         peaks = {"signing": peak_megabytes()}
-        fuzzy_duplicates(config, DirectoryOut(Path(folder, "fuzzy")))
+        fuzzy_duplicates(config, FolderOut(Path(folder, "fuzzy")))
         peaks["the whole of dedup/fuzzy"] = peak_megabytes()
     print(json.dumps(peaks))
 

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import sparse
 
 from benchmarks.data._corpora import normalised
-from benchmarks.data._directory_out import DirectoryOut
+from benchmarks.data._step_out import FolderOut
 from benchmarks.figures import Figures
 from steps.dedup.exact import ExactConfig, exact_duplicates
 from steps.dedup.folding import split_words
@@ -123,7 +123,7 @@ def candidates(truth: Truth, fuzzy: str, sources: tuple[NamedInput, ...]) -> np.
 def measure(figures: Figures, truth: Truth, config: FuzzyConfig, folder: Path) -> None:
     """Prints what these settings find and remove."""
     sources = config.sources
-    out = DirectoryOut(folder)
+    out = FolderOut(folder)
     result = fuzzy_duplicates(config, out)
     is_default = (config.bands, config.rows, config.containment) == (DEFAULT.bands, DEFAULT.rows, DEFAULT.containment)
     name = f"{config.bands} x {config.rows}, containment {config.containment}{' (default)' if is_default else ''}"
@@ -167,7 +167,7 @@ def main() -> int:
         truth = all_pairs(texts)
         for level in (0.5, 0.7, 0.8, 0.9):
             figures.add(f"pairs at J >= {level}", int(np.count_nonzero(truth.jaccard >= level)), "pairs")
-        exact = DirectoryOut(Path(folder, "exact"))
+        exact = FolderOut(Path(folder, "exact"))
         copies = exact_duplicates(ExactConfig(sources=sources), exact)
         figures.add("copies of one text in two sources, left out first", copies.removed, "documents")
         for bands, rows in SETTINGS:

@@ -120,6 +120,31 @@ def _mix(value):
     return value ^ (value >> np.uint64(31))
 
 
+@numba.njit(cache=True, inline="always")
+def _code_point_at(data, place):
+    """Returns the code point that begins at a place of valid UTF-8 (or UTF-8 with surrogates), and where the next one does."""
+    lead = np.uint32(data[place])
+    if lead < 0x80:
+        return lead, place + 1
+    second = np.uint32(data[place + 1]) & np.uint32(0x3F)
+    if lead < 0xE0:
+        return (lead & np.uint32(0x1F)) << np.uint32(6) | second, place + 2
+    third = np.uint32(data[place + 2]) & np.uint32(0x3F)
+    if lead < 0xF0:
+        return (lead & np.uint32(0x0F)) << np.uint32(12) | second << np.uint32(6) | third, place + 3
+    fourth = np.uint32(data[place + 3]) & np.uint32(0x3F)
+    high = (lead & np.uint32(0x07)) << np.uint32(18) | second << np.uint32(12)
+    return high | third << np.uint32(6) | fourth, place + 4
+
+
+@numba.njit(cache=True, inline="always")
+def _put(word, hashes, has_letter, places, number):
+    """Writes word `number` (hash, whether it has a letter, text, paragraph, start, end); returns the next number."""
+    hashes[number], has_letter[number] = word[0], word[1]
+    places[0, number], places[1, number], places[2, number], places[3, number] = word[2], word[3], word[4], word[5]
+    return number + 1
+
+
 @numba.njit(cache=True, nogil=True)
 def _split(data, offsets, folded_already, table, expansions, hashes, has_letter, places):
     """Writes the words of all texts and returns how many there are.
@@ -139,32 +164,12 @@ def _split(data, offsets, folded_already, table, expansions, hashes, has_letter,
         while place < end or pending:
             if not pending:
                 here = place
-            lead = np.uint32(data[here])
             if pending:
                 code = expansions[expansion]
                 expansion += 1
                 pending -= 1
-            elif lead < 0x80:
-                code = lead
-                place += 1
-            elif lead < 0xE0:
-                code = (lead & np.uint32(0x1F)) << np.uint32(6) | np.uint32(data[place + 1]) & np.uint32(0x3F)
-                place += 2
-            elif lead < 0xF0:
-                code = (
-                    (lead & np.uint32(0x0F)) << np.uint32(12)
-                    | (np.uint32(data[place + 1]) & np.uint32(0x3F)) << np.uint32(6)
-                    | np.uint32(data[place + 2]) & np.uint32(0x3F)
-                )
-                place += 3
             else:
-                code = (
-                    (lead & np.uint32(0x07)) << np.uint32(18)
-                    | (np.uint32(data[place + 1]) & np.uint32(0x3F)) << np.uint32(12)
-                    | (np.uint32(data[place + 2]) & np.uint32(0x3F)) << np.uint32(6)
-                    | np.uint32(data[place + 3]) & np.uint32(0x3F)
-                )
-                place += 4
+                code, place = _code_point_at(data, place)
             kind = np.uint32(OTHER)
             if code < listed:
                 entry = table[code]
@@ -181,11 +186,8 @@ def _split(data, offsets, folded_already, table, expansions, hashes, has_letter,
                 continue
             in_word = OTHER < kind < SINGLE
             if length and not in_word:
-                hashes[num_words] = _mix(state + np.uint64(length))
-                has_letter[num_words] = letters
-                places[0, num_words], places[1, num_words] = text, paragraph
-                places[2, num_words], places[3, num_words] = begin, after
-                num_words += 1
+                word = _mix(state + np.uint64(length)), letters, text, paragraph, begin, after
+                num_words = _put(word, hashes, has_letter, places, num_words)
                 state, power, length, letters = np.uint64(0), GOLDEN_GAMMA, 0, False
             if in_word:
                 if not length:
@@ -197,11 +199,8 @@ def _split(data, offsets, folded_already, table, expansions, hashes, has_letter,
                 after = place
                 blank = False
             elif kind == SINGLE:
-                hashes[num_words] = _mix(_mix(np.uint64(code) + GOLDEN_GAMMA) * GOLDEN_GAMMA + np.uint64(1))
-                has_letter[num_words] = True
-                places[0, num_words], places[1, num_words] = text, paragraph
-                places[2, num_words], places[3, num_words] = here, place
-                num_words += 1
+                word_hash = _mix(_mix(np.uint64(code) + GOLDEN_GAMMA) * GOLDEN_GAMMA + np.uint64(1))
+                num_words = _put((word_hash, True, text, paragraph, here, place), hashes, has_letter, places, num_words)
                 blank = False
             elif kind == NEWLINE:
                 paragraph += blank
@@ -209,9 +208,6 @@ def _split(data, offsets, folded_already, table, expansions, hashes, has_letter,
             elif kind != SPACE:
                 blank = False
         if length:
-            hashes[num_words] = _mix(state + np.uint64(length))
-            has_letter[num_words] = letters
-            places[0, num_words], places[1, num_words] = text, paragraph
-            places[2, num_words], places[3, num_words] = begin, after
-            num_words += 1
+            word = _mix(state + np.uint64(length)), letters, text, paragraph, begin, after
+            num_words = _put(word, hashes, has_letter, places, num_words)
     return num_words
