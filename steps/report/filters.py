@@ -24,6 +24,7 @@ from steps.report.shown import Shower
 from steps.sources.cards import SourceCard
 
 _BINS, _MOST_LIMITS = 40, 3
+_EMPTY = 0.5  # where an empty bin is drawn: most scores lie at one end, so counts are on a log scale, which has no 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,22 +158,27 @@ def _sections(values: dict[str, Any]) -> list[Section]:
     lead = "By it alone: what would come back without the rule. Limits differ by kind of text and language."
     return [
         Section("counts", "Counts", lead, [rules, *groups]),
-        Section("scores", "Scores and limits", "Lines stand at the limits that removed most.", [*charts]),
+        Section(
+            "scores",
+            "Scores and limits",
+            "Lines stand at the limits that removed most. An empty bin lies on the axis.",
+            [*charts],
+        ),
         *samples,
     ]
 
 
 def _drawn(rule: str, histogram: dict[str, Any]) -> Any:
     edges, counts = histogram["edges"], histogram["counts"]
-    steps = [(x, float(count)) for at, count in enumerate(counts) for x in (edges[at], edges[at + 1])]
+    steps = [(x, max(float(count), _EMPTY)) for at, count in enumerate(counts) for x in (edges[at], edges[at + 1])]
     top = float(max(counts, default=0) or 1)
-    lines = [Series(name=f"limit {each:g}", style="forecast", points=[(each, 0.0), (each, top)], label=f"{each:g}")
+    lines = [Series(name=f"limit {each:g}", style="forecast", points=[(each, _EMPTY), (each, top)], label=f"{each:g}")
              for each in histogram["limits"]]  # fmt: skip
     return line_chart(
         [Series(name="documents", style="hero", points=steps), *lines],
         title=f"Documents by {rule}",
         x=Axis(label=rule, format=formats.short, low=edges[0], high=edges[-1]),
-        y=Axis(label="documents", format=formats.short, low=0.0),
+        y=Axis(label="documents", format=formats.short, low=_EMPTY, log=True),
     )
 
 
