@@ -27,7 +27,7 @@ class Facts:
 class Column:
     label: str
     format: str = "text"
-    """"text", or the name of a filter in `formats`."""
+    """"text", "figure" (text too, on the right, as figures are), or the name of a filter in `formats`."""
 
 
 @dataclass(frozen=True)

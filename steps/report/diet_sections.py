@@ -57,7 +57,7 @@ def _funnel(values: dict[str, Any]) -> Section:
             Column("stage"),
             Column("documents", "count"),
             Column("bytes", "size"),
-            Column("tokens"),
+            Column("tokens", "figure"),
             Column("share of bytes", "percent"),
         ],
         rows=[

@@ -42,7 +42,7 @@ def write_stage_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {**formats.FILTERS, "text": lambda value: formats.NONE if value is None else value}
+    environment.filters |= {**formats.FILTERS, "text": _as_it_is, "figure": _as_it_is}
     style = "".join((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "stage.css"))
     page = environment.get_template("stage.html").render(
         title=title,
@@ -84,3 +84,7 @@ def provenance(inputs: Iterable[str]) -> list[dict[str, Any]]:
             "dirty": bool(git.get("dirty")),
         }
     return list(rows.values())
+
+
+def _as_it_is(value: Any) -> Any:
+    return formats.NONE if value is None else value
