@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.data._directory_out import DirectoryOut as ShardFolder  # one that other processes can import
+from benchmarks.data._step_out import FolderOut  # one that other processes can import
 from steps.dedup.exact import ExactConfig, exact_duplicates
 from steps.dedup.fuzzy import EarlierRun, FuzzyConfig, fuzzy_duplicates
 from steps.dedup.spans import SpansConfig, repeated_spans
@@ -26,7 +26,7 @@ class PoolOut(DirectoryOut):
     def map_shards(self, fn, items, *, cpus=1):
         names = list(items)
         random.Random(self._seed).shuffle(names)
-        futures = {name: self._pool.submit(fn, items[name], ShardFolder(Path(self.path))) for name in names}
+        futures = {name: self._pool.submit(fn, items[name], FolderOut(self.path)) for name in names}
         return {name: plain(futures[name].result()) for name in items}
 
 
