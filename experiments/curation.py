@@ -35,9 +35,7 @@ from steps.quality.labels_metadata import LabelsMetadataConfig, MetadataLabel, l
 from steps.quality.next_labels import NextLabelsConfig, next_labels
 from steps.quality.scores import ScoresConfig, scores
 from steps.quality.windows import Windows
-from steps.report.data_diet import DataDietConfig, data_diet
-from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
-from steps.report.filters import FiltersReportConfig, filters_report
+from steps.report.stage_pages import stage_pages
 from steps.sources.corpora import cards, documents
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
@@ -131,14 +129,12 @@ def pipeline(params: Params) -> list[Step]:
     )  # fmt: skip
     mixture = Step("mix/weights", mixture_weights, weights)
 
-    # Pages to read; mail stands on none.
-    shown: dict[str, Any] = {"fuzzy": fuzzy, "cards": tuple(cards().values())}
-    pairs = Step("report/duplicates", duplicates_report, DuplicatesReportConfig(**shown))
-    filtered_config = FiltersReportConfig(heuristics=rules, languages=language, cards=shown["cards"])
-    filtered = Step("report/filters", filters_report, filtered_config)
-    shown |= {"contaminated": contaminated, "heuristics": rules, "cells": kept, "topics": topic, "tokens": tokens}
-    diet = Step("report/data-diet", data_diet, DataDietConfig(**shown, sources=sources, mixture=mixture))
-    return [mixture, to_label, diet, pairs, filtered]
+    # Pages to read, one a stage (steps/report/stage_pages.py); mail stands on none.
+    pages = stage_pages(
+        sources=sources, cards=tuple(cards().values()), fuzzy=fuzzy, languages=language, heuristics=rules,
+        contaminated=contaminated, topics=topic, cells=kept, tokens=tokens, mixture=mixture,
+    )  # fmt: skip
+    return [mixture, to_label, *pages]
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class FiltersReportConfig:
     title: str = "Filters"
     heuristics: InputPath
     """Output of quality/heuristics."""
-    scores: InputPath | None = None
+    heuristic_scores: InputPath | None = None
     """Output of quality/heuristic_scores, if the heuristics took their scores from there."""
     languages: InputPath | None = None
     """Output of documents/language, for counts by language."""
@@ -107,15 +107,16 @@ def filters_report(config: FiltersReportConfig, out: Out) -> FiltersReportResult
         "samples": by_rule(config.heuristics, Shower.of(config.cards, config.characters), config.samples_per_rule),
     }  # fmt: skip
     lead = f"{removed:,} of {total:,} documents break a limit. One with several reasons counts under each rule."
-    inputs = [path for path in (config.heuristics, config.scores, config.languages) if path is not None]
+    inputs = [path for path in (config.heuristics, config.heuristic_scores, config.languages) if path is not None]
     page_bytes = write_stage_page(out, config.title, lead, values, _sections(values), inputs)
     return FiltersReportResult(page="index.html", documents=total, removed=removed, page_bytes=page_bytes)
 
 
 def _shard(config: FiltersReportConfig, source: str, shard: str) -> pa.Table:
     table = read_table(f"{config.heuristics}/{source}", shard)
-    if config.scores is not None:
-        table = join_dense(table, read_table(f"{config.scores}/{source}", shard), f"{config.scores}/{source}/{shard}")
+    if config.heuristic_scores is not None:
+        where = f"{config.heuristic_scores}/{source}"
+        table = join_dense(table, read_table(where, shard), f"{where}/{shard}")
     if config.languages is None:
         return table.append_column("language", pa.array([""] * len(table), pa.string()))
     where = f"{config.languages}/{source}"
