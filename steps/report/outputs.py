@@ -36,6 +36,21 @@ def recorded_result(path: str) -> dict[str, Any] | None:
         return None
 
 
+def recorded_config(path: str) -> dict[str, str]:
+    """Returns the config of the step that wrote `path`: readable values by dotted path, e.g. {"encoder.max_tokens": "512"}.
+
+    Texts are quoted, runtime fields left out, and it is empty where no store keeps a record.
+    """
+    from marin_exec.lineage import record_at
+    from marin_exec.trees import flatten
+
+    try:
+        fields = flatten(record_at(path).identity)
+    except StoreError:  # as for results
+        return {}
+    return {name.removeprefix("config."): value for name, value in fields.items() if name.startswith("config.")}
+
+
 def _bytes(path: str) -> bytes:
     try:
         return read_bytes(path)

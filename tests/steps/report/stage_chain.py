@@ -1,0 +1,111 @@
+"""Curation in small: hostile texts, vectors that say their subject, and every later stage by its real step, to its page."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from marin_exec import Out, Step, kind, main
+from steps.cluster.topics import TopicsConfig, topics
+from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_table, write_table
+from steps.embed.documents import EmbedResult
+from steps.embed.vectors import embedding_table, quantize, scale_of
+from steps.report.topics import TopicsReportConfig, topics_report
+from steps.sources.cards import SourceCard
+
+SHARD = "part-00000.parquet"
+SUBJECTS = (
+    "matrix eigenvalue solver",
+    "poem river mountain",
+    "socket <b>server</b> request",
+    "licence warranty liability",
+)
+SECRET = "the secret that only mails hold"
+HOSTILE = (
+    "</script><script>document.title = 'owned'</script>",
+    "<img src=x onerror=\"document.title = 'owned'\"> {{ 7 * 7 }} {% raw %}",
+    "right to left \u202e gpj.exe, jane.doe@example.com or +1 (555) 123-4567",
+)
+PER_SUBJECT = 16
+
+
+def card(name: str, show: bool = True) -> SourceCard:
+    return SourceCard(
+        name=name, kind="help", languages=("en",), origin="a <test>", licence="CC-0", limits="Made up.", show=show
+    )
+
+
+CARDS = (card("prose"), card("mail", show=False))
+SOURCES = ("prose", "mail", "uncarded")
+
+
+def texts_of(source: str) -> list[str]:
+    secret = "" if source == "prose" else f" {SECRET}"
+    hostile = dict(enumerate(HOSTILE))
+    return [
+        f"{source} {subject} number {n} {'more words to read ' * (n % 5)}{hostile.get(n, '')}{secret}"
+        for place, subject in enumerate(SUBJECTS)
+        for n in range(PER_SUBJECT + 4 * place)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextsConfig:
+    source: str
+
+
+@kind("test/hostile_texts", version=1)
+def texts(config: TextsConfig, out: Out) -> dict[str, int]:
+    named = sorted((document_id(t), t, f"<i>{config.source}/{n}", "{}") for n, t in enumerate(texts_of(config.source)))
+    columns = [pa.array(list(column), pa.string()) for column in zip(*named, strict=True)]
+    write_table(out.file(SHARD), pa.table(columns, schema=DOCUMENT_SCHEMA))
+    return {"documents": len(named)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorsConfig:
+    sources: tuple[NamedInput, ...]
+    encoder: str = "<u>made up</u>"
+
+
+@kind("test/vectors", version=1)
+def vectors(config: VectorsConfig, out: Out) -> EmbedResult:
+    documents = 0
+    for source in config.sources:
+        rows = read_table(source.path, SHARD, ["id", "text"]).to_pylist()
+        found = np.stack([_vector(row["id"], row["text"]) for row in rows])
+        table = embedding_table([row["id"] for row in rows], quantize(found, 1.0), scale_of(1.0))
+        write_table(out.file(f"{source.name}/{SHARD}"), table)
+        documents += len(rows)
+    return EmbedResult(
+        documents=documents, dimensions=8, scale=scale_of(1.0), documents_by_source={}, clipped_fraction=0.00025,
+        min_cosine=0.9911, mean_cosine=0.9987, seconds=0.0,
+    )  # fmt: skip
+
+
+def _vector(identifier: str, text: str) -> np.ndarray:
+    """Near its subject's axis; the first two axes lie close to each other."""
+    subject = next(place for place, words in enumerate(SUBJECTS) if words in text)
+    vector = 0.1 * np.random.default_rng(int(identifier, 16)).normal(size=8) + np.eye(8)[subject]
+    vector[0] += subject == 1
+    return vector / np.linalg.norm(vector)
+
+
+def pipeline() -> list[Step]:
+    sources = tuple(
+        NamedInput(name=name, path=Step(f"documents/{name}", texts, TextsConfig(source=name))) for name in SOURCES
+    )
+    embedded = Step("embed", vectors, VectorsConfig(sources=sources))
+    topics_config = TopicsConfig(
+        documents=sources, embeddings=embedded, num_clusters=8, num_topics=4, min_topic_fraction=0.1, restarts=1,
+        merge_restarts=1, stability_seeds=1, intruder_questions=100, samples_per_topic=8,
+    )  # fmt: skip
+    topic = Step("topics", topics, topics_config)
+    page = TopicsReportConfig(
+        title="The <topics> & their page", topics=topic, embeddings=embedded, cards=CARDS, samples_per_topic=6
+    )
+    return [Step("report/topics", topics_report, page)]
+
+
+if __name__ == "__main__":
+    main(pipeline)
