@@ -5,7 +5,6 @@ the model's config, the SHA-256 of every array), and the part of `metrics.jsonl`
 before, so that a later attempt can put the whole history together from the published checkpoints.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from marin_exec import StepFailed
 from steps.files import local_copy, local_folder, read_bytes, write_bytes, write_json
 from steps.model.config import ModelConfig
 from steps.model.mesh import host_array
+from steps.plain_config import plain_config
 from steps.train.content import CHECKPOINT_FILE
 from steps.train.history import History
 from steps.train.optimizer import path_name
@@ -64,7 +64,7 @@ def save_state(path: str, state: TrainState, step: int, model: ModelConfig, hist
     arrays = array_digests(state)
     if jax.process_index():
         return
-    described = {"format": _FORMAT, "step": step, "model": dataclasses.asdict(model), "arrays": arrays}
+    described = {"format": _FORMAT, "step": step, "model": plain_config(model), "arrays": arrays}
     for name, lines in history.take_recent().items():
         write_bytes(f"{path}/{name}", "".join(lines).encode())
     write_json(f"{path}/{CHECKPOINT_FILE}", described)

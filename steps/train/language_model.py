@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, added_default, kind, measured, runtime
-from steps.config_checks import check_number
+from steps.config_checks import check_choice, check_number
 from steps.mix.simulated_epochs import check_simulated_epochs
 from steps.model.config import ModelConfig
 from steps.train.cadence import checkpoint_name, due_steps
@@ -39,6 +39,20 @@ class OptimizerConfig:
     """Adam's and AdamH's decay of the square."""
     epsilon: float = 1e-15
     """Added to Adam's and AdamH's root mean square."""
+    newton_schulz_coefficients: Annotated[str, added_default("quintic")] = "quintic"
+    """Polynomials of the orthogonalisation: "quintic", five that differ from iteration to iteration (the hero run's), or
+    "simple", Keller Jordan's one (3.4445, -4.7750, 2.0315) each time."""
+    norm_over: Annotated[str, added_default("matrix")] = "matrix"
+    """What MuonH keeps the norm of: "matrix", each expert's own; or "layer", all experts of a layer together, as the hero run did
+    (marin-community/marin, experiments/grug/moe_hero_ep/optimizer.py; commit 186618b there takes each matrix)."""
+    gate_router_decay: Annotated[float, added_default(0.0)] = 0.0
+    """Decoupled weight decay of router and head gates at the first update, falling in a straight line to zero at the end; the
+    hero run's is 0.02."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "newton_schulz_coefficients", ("quintic", "simple"))
+        check_choice(self, "norm_over", ("matrix", "layer"))
+        check_number(self, "gate_router_decay", low=0, below=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from steps.mix.evaluation_sets import evaluation_batches
 from steps.mix.order import TrainingOrder
 from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
 from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
+from steps.plain_config import plain_config
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
 from steps.train.history import History
@@ -201,8 +202,8 @@ def _described(config: TrainConfig) -> dict[str, Any]:
     tokens = config.num_steps * config.batch_sequences * model.sequence_length
     simulated = {"simulated_budget_tokens": config.simulated_budget_tokens, "subset_seed": config.subset_seed}
     return {
-        "model": dataclasses.asdict(model),
-        "optimizer": dataclasses.asdict(config.optimizer),
+        "model": plain_config(model),
+        "optimizer": plain_config(config.optimizer),
         "batch_sequences": config.batch_sequences,
         "num_steps": config.num_steps,
         "seed": config.seed,
