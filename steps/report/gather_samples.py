@@ -67,13 +67,20 @@ def _near_duplicates(sources: tuple[NamedInput, ...], fuzzy: str, count: int) ->
     samples = []
     for _, source, shard, row in hits[:count]:
         document = _document(source.path, [shard], row["id"])
-        kept = _document(paths[row["kept_source"]], shard_names(paths[row["kept_source"]]), row["kept_id"])
+        kept = _kept(paths.get(row["kept_source"]), row["kept_id"])
         reason = f"{row['containment']:.0%} of its word n-grams are in {row['kept_source']}: {kept['source_id']}"
         samples.append(
             _sample("fuzzy_duplicate", reason, {**document, "source": source.name}, document["text"])
             | {"kept": {"id": kept["id"], "source": row["kept_source"], "source_id": kept["source_id"]}}
         )
     return samples
+
+
+def _kept(path: str | None, identifier: str) -> dict[str, str]:
+    """The kept document; its source may be one of an earlier run that this one was compared with."""
+    if path is None:
+        return {"id": identifier, "source_id": f"{identifier} (of an earlier run)", "text": ""}
+    return _document(path, shard_names(path), identifier)
 
 
 def _document(path: str, shards: list[str], identifier: str) -> dict[str, str]:
