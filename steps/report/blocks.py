@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from steps.report.elements import element
 from steps.report.side_by_side import Segments
 
 MOST_ROWS = 500
@@ -88,6 +89,9 @@ class Samples:
     samples: list[Sample]
     shown_of: str
     """E.g. "partial, 6 of 120"; "" where all are shown."""
+    title: str = ""
+    """A heading below the section's, which `id` is the place of; `link` leads there."""
+    id: str = ""
     block: str = "samples"
 
 
@@ -116,6 +120,11 @@ class Section:
     title: str
     lead: str
     blocks: list[Block] = field(default_factory=list)
+
+
+def link(text: str, id: str) -> Markup:
+    """Returns a link to the section or the samples of that id, to stand in a table."""
+    return element("a", text, href=f"#{id}")
 
 
 def shown_of(shown: int, total: int, what: str) -> str:

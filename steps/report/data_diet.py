@@ -80,7 +80,7 @@ class DataDietResult:
     """Commits are on the page, so its size may differ between equal runs."""
 
 
-@kind("report/data_diet", version=1, content_digest=content_digest, reads_lineage=True)
+@kind("report/data_diet", version=2, content_digest=content_digest, reads_lineage=True)
 def data_diet(config: DataDietConfig, out: Out) -> DataDietResult:
     """Writes the page, its twin and the side files of its search.
 

@@ -233,7 +233,14 @@ def contaminated_sample(each: dict[str, Any]) -> Sample:
     name = f": {each['source_id']}" if each["source_id"] else ""
     wheres = {"paragraph": f"{each['source']}{name} · {each['id']}", "item": each["example"]}
     passages = [
-        Passage(headings[side], wheres[side], each["segments"].get(side, []), each["withheld"]) for side in headings
+        Passage(
+            headings[side],
+            wheres[side],
+            each["segments"].get(side, []),
+            each["withheld"],
+            "a part of it" if each["cut"][side] else "",
+        )
+        for side in headings
     ]
     return Sample(why, each["benchmarks"], passages)
 

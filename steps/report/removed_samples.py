@@ -3,9 +3,10 @@
 from typing import Any
 
 from steps.documents import read_table
+from steps.report.masking import masked
 from steps.report.outputs import read_json
 from steps.report.shown import Shower
-from steps.report.side_by_side import Segments, differing, marked
+from steps.report.side_by_side import Segments, cut, differing, marked
 
 
 def near_duplicates(fuzzy: str, shower: Shower, *, verdict: str, per_source: int) -> list[dict[str, Any]]:
@@ -71,34 +72,47 @@ def by_rule(heuristics: str, shower: Shower, per_rule: int) -> dict[str, list[di
     }
 
 
-def contaminated(path: str, shower: Shower, per_benchmark: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns removed documents by benchmark: the paragraph that gave each away beside the item, what they share marked."""
+def contaminated(
+    path: str, shower: Shower, per_benchmark: int, characters: int = 2_000
+) -> dict[str, list[dict[str, Any]]]:
+    """Returns removed documents by benchmark: the paragraph that gave each away beside the item, what they share marked.
+
+    Args:
+        path: output of decontaminate/ngrams.
+        shower: decides what is shown of either.
+        per_benchmark: at most so many of each.
+        characters: either is cut to so many.
+    """
     return {
-        benchmark: [_contaminated(each, shower) for each in members[:per_benchmark]]
+        benchmark: [_contaminated(each, shower, characters) for each in members[:per_benchmark]]
         for benchmark, members in read_json(f"{path}/flagged_samples.json").items()
     }
 
 
-def _contaminated(each: dict[str, Any], shower: Shower) -> dict[str, Any]:
-    reason = shower.withheld(each["source"])
-    # A held-out document is a benchmark too, and may be of a source that is not shown: then so is its copy here.
-    held_out = [name.removeprefix("heldout-") for name in each["benchmarks"]]
-    reason = reason or next(
-        (shower.withheld(name) for name in held_out if name in shower.cards and shower.withheld(name)), ""
-    )
+def withheld_benchmark(benchmark: str, shower: Shower) -> str:
+    """Returns why a benchmark's text is not shown, or "": held-out documents, as "heldout-<source>" or under their source's
+    name, are shown as their source is.
+    """
+    source = benchmark.removeprefix("heldout-")
+    return shower.withheld(source) if source != benchmark or source in shower.cards else ""
+
+
+def _contaminated(each: dict[str, Any], shower: Shower, characters: int) -> dict[str, Any]:
+    reasons = [shower.withheld(each["source"]), *(withheld_benchmark(name, shower) for name in each["benchmarks"])]
+    reason = next((reason for reason in reasons if reason), "")
     keys = ("id", "source", "benchmarks", "example", "max_overlap", "coverage", "num_hits")
+    sides = ("paragraph", "item")
     return {
         **{key: each[key] for key in keys},
         "source_id": shower.name(each["source"], each["source_id"]),
         "withheld": reason,
-        "segments": {} if reason else {side: _masked_marks(each[side]) for side in ("paragraph", "item")},
+        "segments": {} if reason else {side: cut(_masked_marks(each[side]), characters) for side in sides},
+        "cut": {side: each[side]["cut"] or len(each[side]["text"]) > characters for side in sides},
     }
 
 
 def _masked_marks(passage: dict[str, Any]) -> Segments:
     """Masks a marked passage part by part, its beginning and end as cuts: a mark may stand inside an address."""
-    from steps.report.masking import masked
-
     parts = marked(passage["text"], passage["marks"])
     if masked(passage["text"], cut_before=True, cut_after=passage["cut"]) != "".join(masked(text) for text, _ in parts):
         return [(masked(passage["text"], cut_before=True, cut_after=passage["cut"]), False)]

@@ -54,6 +54,17 @@ def marked(text: str, marks: list[list[int]]) -> Segments:
     return segments
 
 
+def cut(segments: Segments, characters: int) -> Segments:
+    """Returns the segments up to so many characters."""
+    kept: Segments = []
+    for text, differs in segments:
+        if characters <= 0:
+            break
+        kept.append((text[:characters], differs))
+        characters -= len(text)
+    return kept
+
+
 def _append(side: Segments, text: str, differs: bool) -> None:
     if side and side[-1][1] == differs:
         side[-1] = (side[-1][0] + text, differs)

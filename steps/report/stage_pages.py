@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from marin_exec import ConfigError, Step
 from steps.report.data_diet import DataDietConfig, data_diet
+from steps.report.decontamination import DecontaminationReportConfig, decontamination_report
 from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
 from steps.report.filters import FiltersReportConfig, filters_report
 
@@ -24,6 +25,7 @@ class Page(NamedTuple):
 PAGES = (
     Page("report/duplicates", duplicates_report, DuplicatesReportConfig),
     Page("report/filters", filters_report, FiltersReportConfig),
+    Page("report/decontamination", decontamination_report, DecontaminationReportConfig),
     Page("report/data-diet", data_diet, DataDietConfig),
 )
 
