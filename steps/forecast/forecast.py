@@ -5,17 +5,15 @@ evaluated at the target's compute at g. Runs decay their learning rate, so only 
 point of a large rung is not a small run.
 """
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from marin_exec import ConfigError, InputPath, Out, StepFailed, kind
+from marin_exec import ConfigError, InputPath, Out, kind
 from steps.files import write_json
-
-if TYPE_CHECKING:
-    from steps.forecast.curves import Curve
-    from steps.forecast.fit import Prediction
-
-METHOD = "matched_progress_v1"
+from steps.forecast.curves import Curve, read_curve
+from steps.forecast.fit import Prediction
+from steps.forecast.ladder_curves import check_order, marks_of
+from steps.forecast.matched_progress import METHOD, check_asymptotes, predict_marks, prediction_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +49,7 @@ class ForecastConfig:
             raise ConfigError(
                 f"ForecastConfig.rungs: {len(self.rungs)}; three or more are needed, so that one can be left out"
             )
-        low, high = self.asymptote_range
-        if not low <= self.asymptote <= high:
-            raise ConfigError(
-                f"ForecastConfig.asymptote_range: {self.asymptote_range}; it must hold the asymptote, {self.asymptote}"
-            )
+        check_asymptotes("ForecastConfig", self.asymptote, self.asymptote_range)
 
 
 @dataclass(frozen=True)
@@ -84,20 +78,13 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
     Raises:
         StepFailed: rungs that were not evaluated at the same marks, are not in order of compute, or cannot be fitted.
     """
-    from steps.forecast.fit import predict
-
-    curves = _ladder(config)
-    marks = sorted(curves[0].losses)
-    predictions = {
-        mark: predict(
-            [curve.flops * mark for curve in curves],
-            [curve.losses[mark] for curve in curves],
-            config.target_flops * mark,
-            asymptote=config.asymptote,
-            asymptote_range=config.asymptote_range,
-        )
-        for mark in marks
-    }
+    curves = [read_curve(each.name, each.run, every=config.evaluate_every) for each in config.rungs]
+    marks = marks_of(curves)
+    check_order(curves, {config.compute: config.target_flops}, (config.compute,))
+    predictions = predict_marks(
+        curves, config.target_flops, marks,
+        compute=config.compute, asymptote=config.asymptote, asymptote_range=config.asymptote_range,
+    )  # fmt: skip
     write_json(out.file("forecast.json"), _page(config, curves, predictions))
     final = predictions[1.0]
     last = curves[-1].losses[1.0]
@@ -116,31 +103,7 @@ def forecast(config: ForecastConfig, out: Out) -> ForecastResult:
     )
 
 
-def _ladder(config: ForecastConfig) -> "list[Curve]":
-    """Reads the rungs' curves, and refuses a ladder that cannot be compared mark by mark."""
-    from steps.forecast.curves import read_curve
-
-    curves = [
-        read_curve(each.name, each.run, flops_convention=config.compute, every=config.evaluate_every)
-        for each in config.rungs
-    ]
-    marks = sorted(curves[0].losses)
-    for curve in curves:
-        if sorted(curve.losses) != marks:
-            raise StepFailed(
-                f"forecast: rung {curve.name} was evaluated at {sorted(curve.losses)}, rung {curves[0].name} at {marks}; "
-                f"evaluate all rungs at the same shares of their runs"
-            )
-    flops = [curve.flops for curve in curves]
-    if flops != sorted(flops) or config.target_flops <= flops[-1]:
-        raise StepFailed(
-            f"forecast: computes {flops} and target {config.target_flops}; rungs must come smallest first and the target "
-            f"must be larger than all of them"
-        )
-    return curves
-
-
-def _page(config: ForecastConfig, curves: "list[Curve]", predictions: "dict[float, Prediction]") -> dict[str, Any]:
+def _page(config: ForecastConfig, curves: list[Curve], predictions: dict[float, Prediction]) -> dict[str, Any]:
     """Returns what `forecast.json` holds: all that was declared, all that went in, all that came out."""
     return {
         "method": METHOD,
@@ -150,8 +113,7 @@ def _page(config: ForecastConfig, curves: "list[Curve]", predictions: "dict[floa
         "asymptote_range": list(config.asymptote_range),
         "target": {"name": config.target_name, "flops": config.target_flops},
         "rungs": [
-            {"name": c.name, "flops": c.flops, "losses": [[mark, c.losses[mark]] for mark in sorted(c.losses)]}
-            for c in curves
+            {"name": c.name, "flops": c.compute(config.compute), "losses": sorted(c.losses.items())} for c in curves
         ],
-        "predictions": [{"progress": mark, **asdict(prediction)} for mark, prediction in predictions.items()],
+        "predictions": prediction_rows(predictions),
     }

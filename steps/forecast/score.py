@@ -58,10 +58,11 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
     predictions = {each["progress"]: each for each in page["predictions"]}
     marks = sorted(predictions)
     name = page["target"]["name"]
-    curve = read_curve(name, config.run, flops_convention=page["compute"], every=page["evaluate_every"])
-    if curve.flops != page["target"]["flops"]:
+    curve = read_curve(name, config.run, every=page["evaluate_every"])
+    flops = curve.compute(page["compute"])
+    if flops != page["target"]["flops"]:
         raise StepFailed(
-            f"score: the run has {curve.flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
+            f"score: the run has {flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
             f"{page['target']['flops']:.6g}; score the run that it was made for"
         )
     rows: list[dict[str, Any]] = []

@@ -53,9 +53,9 @@ def test_curve_evaluated_at_another_interval_is_refused(tmp_path):
     rows = [{"progress": k / 20, "macro_loss": 3.0} for k in range(1, 21)]
     (tmp_path / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run.json").write_text(json.dumps({"num_steps": 400, "flops": 1}))
-    assert len(read_curve("r", str(tmp_path), flops_convention="flops", every=0.05).losses) == 20
+    assert len(read_curve("r", str(tmp_path), every=0.05).losses) == 20
     with pytest.raises(StepFailed, match=r"evaluation at .* falls on mark .* is (no progress|taken)"):
-        read_curve("r", str(tmp_path), flops_convention="flops", every=0.25)
+        read_curve("r", str(tmp_path), every=0.25)
 
 
 @pytest.mark.parametrize(
