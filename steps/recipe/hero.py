@@ -120,6 +120,7 @@ HERO_535B = Recipe(
     ),
     ladder_evaluations=20,
     seed=0,
+    storage_quota_bytes=100 * 2**40,
 )
 """Context stages as first planned: half-way to 8,192 (later discussed: 16,384), at 95 % to 65,536. A short end at 262,144 was
 planned, without saying how long, so it is not here."""

@@ -85,7 +85,7 @@ def block_steps(block_sequences: int, batch_sequences: int) -> int:
 
 def planned_start(fraction: float, num_steps: int, every: int) -> int:
     """Returns the last multiple of `every` that is not after a fraction of the run; the fraction counts as it is written."""
-    return int(Fraction(repr(fraction)) * num_steps // every) * every
+    return Fraction(repr(fraction)) * num_steps // every * every
 
 
 def decided_start(step: int, every: int) -> int:

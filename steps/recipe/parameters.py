@@ -11,6 +11,8 @@ from typing import Literal
 from steps.recipe.geometry import Geometry
 
 Group = Literal["muon_h", "adam_h", "adam", "state"]
+OPTIMIZER_STATES: dict[Group, int] = {"muon_h": 1, "adam_h": 2, "adam": 2, "state": 0}
+"""Arrays like the parameter that the optimiser keeps: Muon its momentum, Adam and AdamH mean and square."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,20 @@ def group_sizes(geometry: Geometry) -> dict[Group, int]:
     for leaf in leaves(geometry):
         sizes[leaf.group] += leaf.size
     return sizes
+
+
+def checkpoint_bytes(geometry: Geometry, *, parameter_bytes: int = 4, state_bytes: int = 4) -> int:
+    """Returns the bytes of a checkpoint that training can go on from: parameters, optimiser state, router bias.
+
+    Args:
+        geometry: of the run.
+        parameter_bytes: of a parameter; 4 for f32.
+        state_bytes: of a number of the optimiser's state; 4 for f32.
+    """
+    return sum(
+        size * (parameter_bytes + OPTIMIZER_STATES[group] * state_bytes)
+        for group, size in group_sizes(geometry).items()
+    )
 
 
 def _gated_norm(name: str, stack: tuple[int, ...], width: int, rank: int) -> tuple[Leaf, Leaf]:

@@ -71,6 +71,8 @@ class Recipe:
     ladder_evaluations: int
     """Evaluations of a rung: one every round(steps / this) updates."""
     seed: int
+    storage_quota_bytes: int | None = None
+    """For the checkpoints that stay; None: no limit is known."""
 
     @property
     def rungs(self) -> tuple["Rung", ...]:
