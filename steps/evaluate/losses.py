@@ -17,7 +17,8 @@ import numpy as np
 from marin_exec import StepFailed
 from steps.model.config import ModelConfig
 from steps.model.mesh import P, constrained, num_devices
-from steps.model.transformer import Parameters, hidden_states, token_losses
+from steps.model.parameters import Parameters
+from steps.model.transformer import hidden_states, token_losses
 
 _TOKENS_A_BATCH = 2048
 

@@ -7,7 +7,7 @@ from steps.evaluate.losses import Evaluation, Evaluator
 from steps.mix.evaluation_sets import evaluation_batches
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
-from steps.model.transformer import parameter_shapes, parameter_tree
+from steps.model.parameters import parameter_shapes, parameter_tree
 from steps.train.checkpoints import load_tree, read_description
 from steps.train.threads import unsplit_products
 

@@ -1,20 +1,29 @@
 """The shape of the mixture-of-experts language model, as plain data: importing it loads no jax."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from marin_exec import ConfigError
+from marin_exec import ConfigError, added_default
+from steps.config_checks import check_choice, check_number
+
+ROTARY = ("full", "half")
+BALANCING = ("topk", "histogram", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A decoder-only transformer whose feed-forward layers are routed experts beside one shared expert."""
+    """A decoder-only transformer whose feed-forward layers are routed experts beside shared ones.
+
+    The fields that were added later are off by default, and do not count for a model without them. `steps.model.features`
+    turns all of them on.
+    """
 
     width: int
     """Features of the residual stream."""
     num_layers: int
     """Transformer blocks; every one has an expert layer."""
     num_heads: int
-    """Attention heads; the head width is `width / num_heads` and must be even (rotary pairs)."""
+    """Attention (query) heads."""
     vocabulary_size: int
     """Rows of the token embedding and columns of the untied output head."""
     sequence_length: int
@@ -26,7 +35,7 @@ class ModelConfig:
     expert_width: int
     """Hidden features of one routed expert (SwiGLU)."""
     shared_width: int
-    """Hidden features of the shared expert that every token passes (SwiGLU)."""
+    """Hidden features of each shared expert that every token passes (SwiGLU)."""
     capacity_factor: float = 1.25
     """Rows an expert takes in training, as a multiple of the even share; what is above it is dropped. Evaluation drops none."""
     routing_sum: float = 2.5
@@ -40,12 +49,42 @@ class ModelConfig:
     initial_scale: float = 0.5
     """Matrices start as normals cut at 3 deviations, of deviation `initial_scale / sqrt(width)`."""
 
+    latent_width: Annotated[int | None, added_default(None)] = None
+    """Width that the routed experts work in, between a shared down- and up-projection; None: the residual stream's."""
+    num_shared_experts: Annotated[int, added_default(1)] = 1
+    """Shared experts, each of `shared_width`; their outputs are added."""
+    attention_head_width: Annotated[int | None, added_default(None)] = None
+    """Features of one attention head; None: `width / num_heads`."""
+    num_kv_heads: Annotated[int | None, added_default(None)] = None
+    """Key and value heads of a layer, each read by as many query heads; None: one for each query head."""
+    num_global_kv_heads: Annotated[int | None, added_default(None)] = None
+    """Key and value heads of a global layer; None: `num_kv_heads`. The larger number is stored, a layer reads the first ones."""
+    attention_window: Annotated[int | None, added_default(None)] = None
+    """Positions that a local layer attends to, its own included; None: all up to its own. Global layers have no window."""
+    global_every: Annotated[int | None, added_default(None)] = None
+    """Every so many layers one is global, and the last one always; None: no layer is."""
+    rotary: Annotated[str, added_default("full")] = "full"
+    """"full": feature i of a head rotates with feature i + half; "half": the head's first half rotates, in neighbouring
+    pairs, and the other half holds no position."""
+    rotary_on_global: Annotated[bool, added_default(False)] = False
+    """Whether queries and keys rotate on global layers too; without it these layers know no positions."""
+    gated_norm_rank: Annotated[int | None, added_default(None)] = None
+    """Rank of the gate behind each norm of the residual stream; None: no gates."""
+    exclusive_attention: Annotated[bool, added_default(False)] = False
+    """Takes from each head's output the part that is parallel to the position's own value vector (XSA)."""
+    head_gates: Annotated[bool, added_default(False)] = False
+    """Scales each head's output by 2 sigmoid of a projection of the block's input."""
+    convolution_taps: Annotated[int | None, added_default(None)] = None
+    """Taps of the causal depthwise convolutions over keys and over both branches' outputs; None: no convolutions."""
+    balancing: Annotated[str, added_default("topk")] = "topk"
+    """Estimate of the router's balancing thresholds: "topk" (the rank itself, averaged over batch shards), "histogram" (of
+    the whole batch, the same bits for any number of devices), or "none" (no balancing)."""
+
     def __post_init__(self) -> None:
-        if self.width % self.num_heads or (self.width // self.num_heads) % 2:
-            raise ConfigError(
-                f"model: width {self.width} over {self.num_heads} heads; the head width must be a whole even number. "
-                "Choose num_heads = width / 16, for example"
-            )
+        check_number(self, *_COUNTS, low=1)
+        check_choice(self, "rotary", ROTARY)
+        check_choice(self, "balancing", BALANCING)
+        self._check_heads()
         if not 1 <= self.experts_per_token < self.num_experts:
             raise ConfigError(
                 f"model: experts_per_token is {self.experts_per_token} of num_experts {self.num_experts}; "
@@ -56,12 +95,80 @@ class ModelConfig:
                 f"model: capacity_factor is {self.capacity_factor}; a number above 0 is needed, e.g. 1.25"
             )
 
+    def _check_heads(self) -> None:
+        pairs = 4 if self.rotary == "half" else 2
+        if (self.attention_head_width is None and self.width % self.num_heads) or self.head_width % pairs:
+            raise ConfigError(
+                f"model: width {self.width} over {self.num_heads} heads of {self.head_width} features; the head width must be "
+                f'a whole even number, a multiple of 4 with rotary="half". Choose num_heads = width / 16, for example, or set '
+                "attention_head_width"
+            )
+        for name, heads in (("num_kv_heads", self.kv_heads), ("num_global_kv_heads", self.global_kv_heads)):
+            if self.num_heads % heads:
+                raise ConfigError(
+                    f"model: {name} is {heads} for num_heads {self.num_heads}; a divisor of it is needed, so that each key and "
+                    "value head is read by as many query heads"
+                )
+
     @property
     def head_width(self) -> int:
         """Features of one attention head."""
-        return self.width // self.num_heads
+        return self.attention_head_width or self.width // self.num_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """Key and value heads of a local layer."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def global_kv_heads(self) -> int:
+        """Key and value heads of a global layer."""
+        return self.num_global_kv_heads or self.kv_heads
+
+    @property
+    def stored_kv_heads(self) -> int:
+        """Key and value heads that every layer has parameters for."""
+        return max(self.kv_heads, self.global_kv_heads) if any(self.global_layers) else self.kv_heads
+
+    @property
+    def routed_width(self) -> int:
+        """Features that the routed experts read and write."""
+        return self.latent_width or self.width
+
+    @property
+    def global_layers(self) -> tuple[bool, ...]:
+        """Whether each layer is global: it attends to all earlier positions of the document."""
+        every = self.global_every
+        if every is None:
+            return (False,) * self.num_layers
+        return tuple((i + 1) % every == 0 or i + 1 == self.num_layers for i in range(self.num_layers))
+
+    def span(self, *, is_global: bool) -> int:
+        """Returns to how many positions, at most, a layer of that sort attends."""
+        window = None if is_global else self.attention_window
+        return self.sequence_length if window is None else min(window, self.sequence_length)
 
     def capacity(self, num_tokens: int) -> int:
         """Returns the rows one expert takes from a training batch of `num_tokens` tokens."""
         share = self.capacity_factor * num_tokens * self.experts_per_token / self.num_experts
         return max(1, min(num_tokens, round(share)))
+
+
+_COUNTS = (
+    "width",
+    "num_layers",
+    "num_heads",
+    "vocabulary_size",
+    "sequence_length",
+    "expert_width",
+    "shared_width",
+    "latent_width",
+    "num_shared_experts",
+    "attention_head_width",
+    "num_kv_heads",
+    "num_global_kv_heads",
+    "attention_window",
+    "global_every",
+    "gated_norm_rank",
+    "convolution_taps",
+)

@@ -9,15 +9,10 @@ import numpy as np
 import optax
 
 from steps.model.config import ModelConfig
+from steps.model.feed_forward import RouterStatistics
 from steps.model.mesh import P, constrained, global_array, over_devices
-from steps.model.transformer import (
-    Parameters,
-    RouterStatistics,
-    hidden_states,
-    initial_parameters,
-    router_bias,
-    token_losses,
-)
+from steps.model.parameters import Parameters, initial_parameters
+from steps.model.transformer import hidden_states, router_bias, token_losses
 from steps.train.language_model import OptimizerConfig
 from steps.train.optimizer import optimizer, path_name
 
@@ -26,7 +21,7 @@ class TrainState(NamedTuple):
     """All that the next update depends on, besides the data."""
 
     parameters: Parameters
-    """f32 arrays (`steps.model.transformer.parameter_shapes`)."""
+    """f32 arrays (`steps.model.parameters.parameter_shapes`)."""
     optimizer: Any
     """optax state of the three groups."""
     qb_betas: jax.Array

@@ -12,7 +12,7 @@ from marin_exec import StepFailed
 from steps.evaluate.losses import Evaluator
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
-from steps.model.transformer import initial_parameters
+from steps.model.parameters import initial_parameters
 from tests.steps.model import numpy_model
 
 MODEL = ModelConfig(

@@ -9,7 +9,7 @@ import pytest
 from marin_exec import ConfigError, StepFailed
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
-from steps.model.transformer import initial_parameters
+from steps.model.parameters import initial_parameters
 from steps.train.language_model import OptimizerConfig
 from steps.train.optimizer import (
     ADAM,

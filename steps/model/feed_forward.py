@@ -1,0 +1,109 @@
+"""The feed-forward branch: routed experts, in the stream's width or in a latent one, beside shared experts.
+
+Routing, combine weights, the rank estimate of the balancing thresholds and routing statistics are Levanter's
+(`levanter.grug.grug_moe.QBRoutedMoE`).
+
+Shape letters: T tokens, D width, l latent width, K choices, E experts, F shared width, n shared experts, L layers.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from levanter.grug.grug_moe import MoeDispatchCounts, QBRoutedMoE
+
+from steps.model.balancing import histogram_thresholds, margins
+from steps.model.config import ModelConfig
+from steps.model.experts import ExpertWeights, GroupedExperts
+from steps.model.norms import rms_norm
+from steps.model.parameters import Parameters
+
+
+class RouterStatistics(NamedTuple):
+    """What the router did in one forward pass, one entry a layer."""
+
+    qb_beta: jax.Array  # f32[L, E]: the balancing thresholds estimated from this batch; zeros without balancing
+    counts: jax.Array  # f32[L, E]: assignments to each expert, before capacity
+    entropy: jax.Array  # f32[L]: of the assignment fractions, nats
+    load_balancing_loss: jax.Array  # f32[L]: logged, never optimised
+    z: jax.Array  # f32[L]: mean squared logsumexp of the router's logits, logged only
+    dropped: jax.Array  # f32[L]: assignments that found their expert full
+    margin_range: jax.Array | None  # f32[L, 2]: smallest and largest margin; None without a histogram
+
+
+class LatentExperts(NamedTuple):
+    """Experts behind one down- and up-projection, callable as Levanter's `QBRoutedMoE` calls its `expert_mlp`.
+
+    LatentMoE (arXiv:2601.18089): dispatch moves vectors of the latent width. The norm behind the down-projection keeps what experts
+    read at one scale; the up-projection acts on each token's combined sum.
+    """
+
+    experts: GroupedExperts
+    down: jax.Array  # f32[D, l]
+    norm: jax.Array  # f32[l]
+    up: jax.Array  # f32[l, D]
+    epsilon: float
+
+    def __call__(self, x: jax.Array, *args: Any, **kwargs: Any) -> tuple[jax.Array, MoeDispatchCounts]:
+        """Returns each token's weighted sum over its experts f32[T, D], and what was left out, as the experts themselves do."""
+        latent_Tl = rms_norm(x @ self.down, self.epsilon) * self.norm
+        combined_Tl, counts = self.experts(latent_Tl, *args, **kwargs)
+        return combined_Tl @ self.up, counts
+
+
+def feed_forward(
+    layer: Parameters, x_TD: jax.Array, valid_T: jax.Array, bias_E: jax.Array, config: ModelConfig, capacity: int | None
+) -> tuple[jax.Array, RouterStatistics]:
+    """Returns the feed-forward branch's output f32[T, D] and what this layer's router did.
+
+    Args:
+        layer: one layer's parameters.
+        x_TD: f32[T, D], the normed residual stream.
+        valid_T: bool[T]; other tokens are not routed.
+        bias_E: f32[E], added to the logits that experts are selected by.
+        config: the shape.
+        capacity: rows an expert takes of this batch; None drops nothing.
+    """
+    moe = QBRoutedMoE(
+        num_experts_per_token=config.experts_per_token, batch_axes=("batch",), routing_renorm_sum=config.routing_sum
+    )
+    mesh = jax.sharding.get_abstract_mesh()
+    routed_TD, stats = moe(
+        x_TD,
+        valid_T,
+        router=layer["router"],
+        router_bias=bias_E,
+        expert_mlp=_experts(layer, config, capacity),  # type: ignore[arg-type]  # called the same way
+        mesh=mesh,  # type: ignore[arg-type]
+    )
+    thresholds_E, margin_range = stats["qb_beta"], None
+    if config.balancing == "histogram":
+        # The same product as in Levanter's router, and compiled into one with it.
+        margins_TE = margins(x_TD @ layer["router"], bias_E, config.experts_per_token)
+        thresholds_E, margin_range = histogram_thresholds(margins_TE, valid_T, config.experts_per_token)
+    elif config.balancing == "none":
+        thresholds_E = jnp.zeros_like(thresholds_E)
+    return routed_TD + _shared(layer, x_TD, config), RouterStatistics(
+        qb_beta=thresholds_E,
+        counts=stats["routing_counts"],
+        entropy=stats["routing_entropy"],
+        load_balancing_loss=stats["load_balancing_loss"],
+        z=stats["router_z_loss"],
+        dropped=stats["capacity_overflow"],
+        margin_range=margin_range,
+    )
+
+
+def _experts(layer: Parameters, config: ModelConfig, capacity: int | None) -> GroupedExperts | LatentExperts:
+    experts = GroupedExperts(ExpertWeights(layer["expert_gate"], layer["expert_up"], layer["expert_down"]), capacity)
+    if not config.latent_width:
+        return experts
+    return LatentExperts(experts, layer["latent_down"], layer["latent_norm"], layer["latent_up"], config.norm_epsilon)
+
+
+def _shared(layer: Parameters, x_TD: jax.Array, config: ModelConfig) -> jax.Array:
+    gate, up, down = layer["shared_gate"], layer["shared_up"], layer["shared_down"]
+    if config.num_shared_experts == 1:
+        return jax.nn.silu(x_TD @ gate) * (x_TD @ up) @ down
+    hidden_nTF = jax.nn.silu(jnp.einsum("td,ndf->ntf", x_TD, gate)) * jnp.einsum("td,ndf->ntf", x_TD, up)
+    return jnp.einsum("ntf,nfd->td", hidden_nTF, down)
