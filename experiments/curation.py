@@ -132,7 +132,8 @@ def pipeline(params: Params) -> list[Step]:
     # Pages to read, one a stage (steps/report/stage_pages.py); mail stands on none.
     pages = stage_pages(
         sources=sources, cards=tuple(cards().values()), fuzzy=fuzzy, languages=language, heuristics=rules,
-        contaminated=contaminated, topics=topic, cells=kept, tokens=tokens, mixture=mixture,
+        contaminated=contaminated, embeddings=vectors, topics=topic, labels=labels, classifier=student, scores=quality,
+        gate=gated, next_labels=to_label, cells=kept, tokens=tokens, mixture=mixture,
     )  # fmt: skip
     return [mixture, to_label, *pages]
 

@@ -62,19 +62,21 @@ def gather_topics(topics: str) -> list[dict[str, Any]]:
 
 def gather_quality(labels: str, classifier: str) -> dict[str, Any]:
     """Returns the labels' counts and agreement, and the student's figures beside its baselines (None without a record)."""
+    return {"labels": gather_labels(labels), "classifier": recorded_result(classifier)}
+
+
+def gather_labels(labels: str) -> dict[str, Any]:
+    """Returns counts of the labels that a step wrote, by each document's first reading, and their agreement or None."""
     read = read_labels(f"{labels}/labels.jsonl")
     pairs = agreement(read)
     first = first_readings(read)
     return {
-        "labels": {
-            "documents": len(first),
-            "readings": len(read),
-            "readers": sorted({label.reader for label in read}),
-            "score_counts": {str(score): sum(label.score == score for label in first) for score in range(1, 6)},
-            "content_type_counts": dict(Counter(label.content_type for label in first).most_common()),
-            "agreement": asdict(pairs) if pairs else None,
-        },
-        "classifier": recorded_result(classifier),
+        "documents": len(first),
+        "readings": len(read),
+        "readers": sorted({label.reader for label in read}),
+        "score_counts": {str(score): sum(label.score == score for label in first) for score in range(1, 6)},
+        "content_type_counts": dict(Counter(label.content_type for label in first).most_common()),
+        "agreement": asdict(pairs) if pairs else None,
     }
 
 

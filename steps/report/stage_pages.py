@@ -12,6 +12,8 @@ from steps.report.data_diet import DataDietConfig, data_diet
 from steps.report.decontamination import DecontaminationReportConfig, decontamination_report
 from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
 from steps.report.filters import FiltersReportConfig, filters_report
+from steps.report.quality import QualityReportConfig, quality_report
+from steps.report.topics import TopicsReportConfig, topics_report
 
 
 class Page(NamedTuple):
@@ -26,6 +28,8 @@ PAGES = (
     Page("report/duplicates", duplicates_report, DuplicatesReportConfig),
     Page("report/filters", filters_report, FiltersReportConfig),
     Page("report/decontamination", decontamination_report, DecontaminationReportConfig),
+    Page("report/topics", topics_report, TopicsReportConfig),
+    Page("report/quality", quality_report, QualityReportConfig),
     Page("report/data-diet", data_diet, DataDietConfig),
 )
 

@@ -1,6 +1,7 @@
 """Curation in small: hostile texts, vectors that say their subject, and every later stage by its real step, to its page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,12 @@ from steps.cluster.topics import TopicsConfig, topics
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_table, write_table
 from steps.embed.documents import EmbedResult
 from steps.embed.vectors import embedding_table, quantize, scale_of
+from steps.quality.classifier import ClassifierConfig, classifier
+from steps.quality.gate import GateConfig, gate
+from steps.quality.labels import Label, write_labels
+from steps.quality.next_labels import NextLabelsConfig, next_labels
+from steps.quality.scores import ScoresConfig, scores
+from steps.report.quality import QualityReportConfig, quality_report
 from steps.report.topics import TopicsReportConfig, topics_report
 from steps.sources.cards import SourceCard
 
@@ -43,10 +50,16 @@ def texts_of(source: str) -> list[str]:
     secret = "" if source == "prose" else f" {SECRET}"
     hostile = dict(enumerate(HOSTILE))
     return [
-        f"{source} {subject} number {n} {'more words to read ' * (n % 5)}{hostile.get(n, '')}{secret}"
+        f"{source} {subject} number {n} {'more words to read ' * (n % 5)}{_filler(source, n, place)} {hostile.get(n, '')}{secret}"
         for place, subject in enumerate(SUBJECTS)
         for n in range(PER_SUBJECT + 4 * place)
     ]
+
+
+def _filler(source: str, *numbers: int) -> str:
+    """Words that keep texts from being near-duplicates of each other."""
+    rng = np.random.default_rng([*source.encode(), *numbers])
+    return " ".join(f"filler{number}" for number in rng.integers(0, 300, size=12).tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +104,43 @@ def _vector(identifier: str, text: str) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelsConfig:
+    documents: tuple[NamedInput, ...]
+
+
+@kind("test/stage_labels", version=1)
+def labels(config: LabelsConfig, out: Out) -> dict[str, int]:
+    """Longer is better, and the content type goes by the subject; some documents are read twice."""
+    found = []
+    for source in config.documents:
+        for row in read_table(source.path, SHARD, ["id", "text"]).to_pylist():
+            label = Label(
+                id=row["id"], score=1 + row["text"].count("more words"), reason="so", reader="one",
+                content_type="prose" if "poem" in row["text"] or "matrix" in row["text"] else "reference",
+            )  # fmt: skip
+            found.append(label)
+    again = [replace(each, reader="two", score=min(5, each.score + n % 2)) for n, each in enumerate(found[:12])]
+    write_labels(out.file("labels.jsonl"), [*found, *again])
+    return {"documents": len(found)}
+
+
+def quality(sources: tuple[NamedInput, ...], embedded: Step) -> dict[str, Any]:
+    """Labels of two sources, one of which nobody may read; the third has none."""
+    read = Step("labels", labels, LabelsConfig(documents=sources[:2]))
+    asked: dict[str, Any] = {"documents": sources, "embeddings": embedded}
+    student = Step(
+        "classifier", classifier, ClassifierConfig(**asked, labels=read, num_folds=3, num_resamples=4, hash_bits=8)
+    )
+    scored = Step("scores", scores, ScoresConfig(**asked, classifier=student))
+    gated = Step("gate", gate, GateConfig(documents=sources, scores=scored, unjudged=("uncarded",)))
+    wanted = NextLabelsConfig(
+        **asked, labels=read, classifier=student, never_show=("mail",), count=12, members=3, candidates_per_source=40
+    )
+    chosen = Step("next", next_labels, wanted)
+    return {"labels": read, "classifier": student, "scores": scored, "gate": gated, "next_labels": chosen}
+
+
 def pipeline() -> list[Step]:
     sources = tuple(
         NamedInput(name=name, path=Step(f"documents/{name}", texts, TextsConfig(source=name))) for name in SOURCES
@@ -104,7 +154,14 @@ def pipeline() -> list[Step]:
     page = TopicsReportConfig(
         title="The <topics> & their page", topics=topic, embeddings=embedded, cards=CARDS, samples_per_topic=6
     )
-    return [Step("report/topics", topics_report, page)]
+    judged = quality(sources, embedded)
+    quality_page = QualityReportConfig(
+        title="The <quality> & its page", sources=sources, cards=CARDS, **judged, samples_per_band=2, next_shown=8
+    )
+    return [
+        Step("report/topics", topics_report, page),
+        Step("report/quality", quality_report, quality_page),
+    ]
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ import pytest
 from steps.documents import read_table
 from steps.report.topics_sections import doubtful
 from tests.steps.report.built_report import Page
+from tests.steps.report.chain_pages import chain_pages
 from tests.steps.report.stage_chain import CARDS, SECRET, SHARD, SOURCES
-from tests.steps.report.stage_pages import stage_pages
 
 
 def test_figures_are_those_of_the_tables():
-    pages = stage_pages()
+    pages = chain_pages()
     twin, topics = pages.twin("topics"), pages.folder("topics")
     tables = {source: read_table(str(topics / source), SHARD)["topic"].to_pylist() for source in SOURCES}
     largest = 0
@@ -34,17 +34,17 @@ def test_figures_are_those_of_the_tables():
 
 
 def test_page_says_how_topics_came_about():
-    text = Page(stage_pages().page("topics")).text
+    text = Page(chain_pages().page("topics")).text
     assert "8 clusters were divided, always the widest group first, until there were 4 topics" in text
     assert "The floor is 10.0\u00a0% of the sample" in text.replace("10.0 %", "10.0\u00a0%")
-    mergers = stage_pages().twin("topics")["mergers"]
+    mergers = chain_pages().twin("topics")["mergers"]
     assert len(mergers) == 3 and mergers[0]["cosine"] > 0.5  # the two subjects whose axes lie close
     for fact in ("0.0250 %", "the least 0.9911", "<u>made up</u>"):
         assert fact in text
 
 
 def test_nothing_withheld_stands_on_the_page_and_nothing_acts():
-    pages = stage_pages()
+    pages = chain_pages()
     text, twin = pages.page("topics"), pages.twin("topics")
     withheld = [each for members in twin["samples"].values() for each in members if each["source"] != "prose"]
     assert withheld and all(each["passage"]["text"] == "" == each["source_id"] for each in withheld)
@@ -59,7 +59,7 @@ def test_nothing_withheld_stands_on_the_page_and_nothing_acts():
 
 
 def test_step_digests_stand_in_the_footer():
-    text = Page(stage_pages().page("topics")).text
+    text = Page(chain_pages().page("topics")).text
     assert all(f"{name} " in text for name in ("cluster/topics", "test/vectors"))
 
 

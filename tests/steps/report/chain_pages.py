@@ -13,7 +13,7 @@ CHAIN = Path(__file__).parent / "stage_chain.py"
 
 
 @dataclass(frozen=True)
-class StagePages:
+class ChainPages:
     store: Path
 
     def folder(self, name: str) -> Path:
@@ -33,11 +33,11 @@ class StagePages:
 
 
 @functools.cache
-def stage_pages() -> StagePages:
+def chain_pages() -> ChainPages:
     """Returns the pages of a fresh run, the same ones for all that ask in this process."""
     keep = tempfile.TemporaryDirectory(prefix="stages-")
-    stage_pages.keep = keep  # type: ignore[attr-defined]  # deleted when the process ends
+    chain_pages.keep = keep  # type: ignore[attr-defined]  # deleted when the process ends
     engine = Engine(Path(keep.name), CHAIN)
     done = engine.run()
     assert done.returncode == 0, done.stderr[-3000:]
-    return StagePages(engine.store)
+    return ChainPages(engine.store)
