@@ -37,6 +37,7 @@ from steps.quality.scores import ScoresConfig, scores
 from steps.quality.windows import Windows
 from steps.report.stage_pages import stage_pages
 from steps.sources.corpora import cards, documents
+from steps.sources.corpora import sources as raw_texts
 from steps.tokenize.bpe import BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, token_cache
 
@@ -63,6 +64,10 @@ class Params:
     """Share of each source's documents that is used."""
 
 
+def named(steps: dict[str, Step]) -> tuple[NamedInput, ...]:
+    return tuple(NamedInput(name=name, path=step) for name, step in steps.items())
+
+
 def pipeline(params: Params) -> list[Step]:
     # Text: every source normalised. Their order is the priority of the copy that stays.
     given = documents()
@@ -71,7 +76,7 @@ def pipeline(params: Params) -> list[Step]:
             name: Step(f"sample/{name}", sample_documents, SampleConfig(documents=step, fraction=params.fraction))
             for name, step in given.items()
         }
-    sources = tuple(NamedInput(name=name, path=step) for name, step in given.items())
+    sources = named(given)
 
     # Judgements, each a table beside the documents. Nothing is removed before mix/cells.
     language = Step("language", identify_languages, LanguageConfig(sources=sources))
@@ -131,6 +136,7 @@ def pipeline(params: Params) -> list[Step]:
 
     # Pages to read, one a stage (steps/report/stage_pages.py); mail stands on none.
     pages = stage_pages(
+        normalized=named(documents()), raw=named(raw_texts()),
         sources=sources, cards=tuple(cards().values()), fuzzy=fuzzy, languages=language, heuristics=rules,
         contaminated=contaminated, embeddings=vectors, topics=topic, labels=labels, classifier=student, scores=quality,
         gate=gated, next_labels=to_label, cells=kept, tokens=tokens, mixture=mixture,

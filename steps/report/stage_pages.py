@@ -12,6 +12,7 @@ from steps.report.data_diet import DataDietConfig, data_diet
 from steps.report.decontamination import DecontaminationReportConfig, decontamination_report
 from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
 from steps.report.filters import FiltersReportConfig, filters_report
+from steps.report.normalized import NormalizedReportConfig, normalized_report
 from steps.report.quality import QualityReportConfig, quality_report
 from steps.report.topics import TopicsReportConfig, topics_report
 
@@ -25,6 +26,7 @@ class Page(NamedTuple):
 
 
 PAGES = (
+    Page("report/normalized", normalized_report, NormalizedReportConfig),
     Page("report/duplicates", duplicates_report, DuplicatesReportConfig),
     Page("report/filters", filters_report, FiltersReportConfig),
     Page("report/decontamination", decontamination_report, DecontaminationReportConfig),
