@@ -10,6 +10,10 @@ from typing import Any
 
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.files import read_bytes, write_json
+from steps.forecast.applicability import Applicability
+from steps.forecast.curves import Curve, read_curve
+from steps.forecast.run_curves import run_conditions
+from steps.forecast.scoring import forecast_marks, scored, summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +21,7 @@ class ScoreConfig:
     """A forecast and the run that it was made for."""
 
     forecast: InputPath
-    """Output of forecast/matched_progress."""
+    """Output of forecast/register or forecast/matched_progress."""
     run: InputPath
     """Output of train/language_model, declared with `after=[forecast]`."""
 
@@ -49,14 +53,11 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
     """Writes `score.json`: predicted, actual and error at every progress mark.
 
     Raises:
-        StepFailed: the run's first attempt did not wait for this forecast, or the run is not the one that it was made for.
+        StepFailed: the run's first attempt did not wait for this forecast, or the run is not the one that it was made for:
+            another compute, or outside what a registered forecast says that it applies to.
     """
-    from steps.forecast.curves import read_curve
-
     digest = recorded_forecast(config.forecast, config.run)
     page = json.loads(read_bytes(f"{config.forecast}/forecast.json"))
-    predictions = {each["progress"]: each for each in page["predictions"]}
-    marks = sorted(predictions)
     name = page["target"]["name"]
     curve = read_curve(name, config.run, every=page["evaluate_every"])
     flops = curve.compute(page["compute"])
@@ -65,15 +66,17 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
             f"score: the run has {flops:.6g} FLOPs ({page['compute']}), the forecast is for {name} at "
             f"{page['target']['flops']:.6g}; score the run that it was made for"
         )
+    if "applicability" in page:
+        _check_applicability(Applicability.from_json(page["applicability"]), curve, config.run)
     rows: list[dict[str, Any]] = []
-    for mark in marks:
-        predicted, actual = predictions[mark], curve.losses.get(mark)
+    for mark in forecast_marks(page):
+        actual = curve.losses.get(mark.progress)
         if actual is None:
-            raise StepFailed(f"score: {name} was not evaluated at {mark:.0%} of its run; the forecast has that mark")
-        within = predicted["low"] <= actual <= predicted["high"]
-        rows.append({"progress": mark, "predicted": predicted["loss"], "low": predicted["low"], "high": predicted["high"],
-                     "actual": actual, "error": predicted["loss"] - actual, "within_range": within})  # fmt: skip
-    last_rung = page["rungs"][-1]["losses"][-1][1]
+            raise StepFailed(
+                f"score: {name} was not evaluated at {mark.progress:.0%} of its run; the forecast has that mark"
+            )
+        rows.append(scored(mark, actual))
+    last_rung = page["last_rung_loss"] if "last_rung_loss" in page else page["rungs"][-1]["losses"][-1][1]
     final = rows[-1]
     drop = last_rung - final["actual"]
     result = ScoreResult(
@@ -89,9 +92,28 @@ def score(config: ScoreConfig, out: Out) -> ScoreResult:
         num_marks=len(rows),
         forecast_digest=digest,
     )
-    scored = {"target": name, "method": page["method"], **asdict(result), "marks": rows}
-    write_json(out.file("score.json"), scored)
+    over_marks = {"over_marks": asdict(summary(rows))} if "applicability" in page else {}
+    write = {"target": name, "method": page["method"], **asdict(result), **over_marks, "marks": rows}
+    write_json(out.file("score.json"), write)
     return result
+
+
+def _check_applicability(registered: Applicability, curve: Curve, path: str) -> None:
+    """Checks that a run is what a registered forecast is for, by its description and its record.
+
+    Raises:
+        StepFailed: it is not; the message names each field that differs.
+    """
+    differing = registered.differences(
+        run=registered.run,  # that it is this run is known from what it waited for
+        num_steps=curve.num_steps,
+        conditions=run_conditions(curve.name, path),
+        progress=registered.first_mark,
+    )
+    if differing:
+        raise StepFailed(
+            f"score: {curve.name} ({path}) is outside what the forecast was registered for: {'; '.join(differing)}"
+        )
 
 
 def recorded_forecast(forecast_path: str, run_path: str) -> str:
