@@ -8,6 +8,7 @@ from steps.mix.evaluation_sets import evaluation_batches
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
 from steps.model.parameters import parameter_shapes, parameter_tree
+from steps.plain_config import from_plain
 from steps.train.checkpoints import load_tree, read_description
 from steps.train.threads import unsplit_products
 
@@ -24,8 +25,8 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
         StepFailed: the checkpoint is damaged, or the sets do not fit its model.
     """
     unsplit_products()
-    described = read_description(checkpoint)
-    model = ModelConfig(**described["model"])
+    page = read_description(checkpoint)
+    model = from_plain(ModelConfig, page["model"])
     with jax.set_mesh(device_mesh()):
         shapes = parameter_shapes(model)
         parameters = parameter_tree({name: jax.ShapeDtypeStruct(shapes[name], jnp.float32) for name in shapes})
@@ -35,4 +36,4 @@ def score_checkpoint(checkpoint: str, evaluation: str, sequences_per_set: int | 
         evaluator = Evaluator(
             evaluation_batches(evaluation, model.sequence_length), model, sequences_per_set=sequences_per_set
         )
-        return described["step"], evaluator(state["parameters"], state["qb_betas"])
+        return page["step"], evaluator(state["parameters"], state["qb_betas"])

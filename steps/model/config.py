@@ -5,6 +5,7 @@ from typing import Annotated
 
 from marin_exec import ConfigError, added_default
 from steps.config_checks import check_choice, check_number
+from steps.model.dispatch.limits import PooledDispatch
 
 ROTARY = ("full", "half")
 BALANCING = ("topk", "histogram", "none")
@@ -37,7 +38,10 @@ class ModelConfig:
     shared_width: int
     """Hidden features of each shared expert that every token passes (SwiGLU)."""
     capacity_factor: float = 1.25
-    """Rows an expert takes in training, as a multiple of the even share; what is above it is dropped. Evaluation drops none."""
+    """Rows an expert takes in training, as a multiple of the even share; what is above it is dropped. Evaluation drops none.
+    Counts where there is no `dispatch`."""
+    dispatch: Annotated[PooledDispatch | None, added_default(None)] = None
+    """How rows travel to their experts in training, and what is dropped on the way. None: straight, up to `capacity_factor`."""
     routing_sum: float = 2.5
     """What a token's combine weights add up to."""
     qk_scale: float = 1.3
@@ -94,6 +98,11 @@ class ModelConfig:
             raise ConfigError(
                 f"model: capacity_factor is {self.capacity_factor}; a number above 0 is needed, e.g. 1.25"
             )
+        if self.dispatch is not None and self.num_experts % self.dispatch.num_shards:
+            raise ConfigError(
+                f"model: num_experts is {self.num_experts}, dispatch.num_shards {self.dispatch.num_shards}; the shards must "
+                "divide the experts"
+            )
 
     def _check_heads(self) -> None:
         pairs = 4 if self.rotary == "half" else 2
@@ -148,8 +157,10 @@ class ModelConfig:
         window = None if is_global else self.attention_window
         return self.sequence_length if window is None else min(window, self.sequence_length)
 
-    def capacity(self, num_tokens: int) -> int:
-        """Returns the rows one expert takes from a training batch of `num_tokens` tokens."""
+    def capacity(self, num_tokens: int) -> int | PooledDispatch:
+        """Returns what limits a training batch of `num_tokens` tokens: the rows one expert takes of it, or the dispatch."""
+        if self.dispatch is not None:
+            return self.dispatch
         share = self.capacity_factor * num_tokens * self.experts_per_token / self.num_experts
         return max(1, min(num_tokens, round(share)))
 

@@ -21,17 +21,12 @@ import jax
 import jax.numpy as jnp
 from levanter.grug.grug_moe import MoeDispatchCounts
 
+from steps.model.dispatch.limits import PooledDispatch
+from steps.model.dispatch.moves import ranks_within, rows_at, spread
+from steps.model.dispatch.pooled import ExpertWeights, PooledExperts
 from steps.model.mesh import P, constrained, num_devices, over_devices
 
 _GROUP_ROWS = 64
-
-
-class ExpertWeights(NamedTuple):
-    """The routed experts of one layer."""
-
-    gate: jax.Array  # f32[E, D, I]
-    up: jax.Array  # f32[E, D, I]
-    down: jax.Array  # f32[E, I, D]
 
 
 class _Layout(NamedTuple):
@@ -48,8 +43,7 @@ def _lay_out(selected_TK: jax.Array, valid_T: jax.Array, num_experts: int, capac
     num_tokens, choices = selected_TK.shape
     valid_A = jnp.repeat(valid_T, choices)
     expert_A = selected_TK.reshape(-1)
-    chosen_AE = jax.nn.one_hot(expert_A, num_experts, dtype=jnp.int32) * valid_A[:, None].astype(jnp.int32)
-    rank_A = jnp.take_along_axis(jnp.cumsum(chosen_AE, axis=0), expert_A[:, None], axis=1)[:, 0] - 1
+    rank_A, load_E = ranks_within(expert_A, valid_A, num_experts)
     if capacity is not None:
         num_rows, group_rows, expert_of = num_experts * capacity, capacity, None
         kept_A = valid_A & (rank_A < capacity)
@@ -58,7 +52,7 @@ def _lay_out(selected_TK: jax.Array, valid_T: jax.Array, num_experts: int, capac
         num_groups = -(-num_tokens * choices // _GROUP_ROWS) + num_experts
         num_groups += -num_groups % num_devices()
         num_rows, group_rows = num_groups * _GROUP_ROWS, _GROUP_ROWS
-        groups_E = -(-chosen_AE.sum(axis=0) // _GROUP_ROWS)
+        groups_E = -(-load_E // _GROUP_ROWS)
         end_E = jnp.cumsum(groups_E)
         kept_A = valid_A
         row_A = (end_E - groups_E)[expert_A] * _GROUP_ROWS + rank_A
@@ -71,36 +65,26 @@ def _lay_out(selected_TK: jax.Array, valid_T: jax.Array, num_experts: int, capac
     return _Layout(row_A.reshape(num_tokens, choices), token_of, expert_of, group_rows, dropped)
 
 
-def _rows(values: jax.Array, index: jax.Array) -> jax.Array:
-    return jnp.take(values, index, axis=0, mode="fill", fill_value=0)
-
-
-# A row is read by exactly one token, and a token's rows are known, so both moves have a gather as their transpose. Left to
-# automatic differentiation they would become scatter-adds, several times slower on a CPU.
-@jax.custom_vjp
-def _to_rows(x_TD: jax.Array, token_of: jax.Array, row_of: jax.Array) -> jax.Array:
-    return _rows(x_TD, token_of)
-
-
-_to_rows.defvjp(
-    lambda x, token_of, row_of: (_rows(x, token_of), row_of),
-    lambda row_of, grad_RD: (_rows(grad_RD, row_of).sum(axis=1), None, None),
-)
-
-
 @jax.custom_vjp
 def _to_choices(y_RD: jax.Array, token_of: jax.Array, row_of: jax.Array) -> jax.Array:
-    return _rows(y_RD, row_of)
+    return rows_at(y_RD, row_of)
 
 
 def _to_choices_backward(saved: tuple[jax.Array, jax.Array], grad_TKD: jax.Array) -> tuple[jax.Array, None, None]:
     token_of, row_of = saved
     # The choice of a row's token that points back to the row is the one whose gradient it gets.
-    mine_RK = _rows(row_of, token_of) == jnp.arange(token_of.shape[0])[:, None]
-    return jnp.sum(_rows(grad_TKD, token_of) * mine_RK[:, :, None], axis=1), None, None
+    mine_RK = rows_at(row_of, token_of) == jnp.arange(token_of.shape[0])[:, None]
+    return jnp.sum(rows_at(grad_TKD, token_of) * mine_RK[:, :, None], axis=1), None, None
 
 
-_to_choices.defvjp(lambda y, token_of, row_of: (_rows(y, row_of), (token_of, row_of)), _to_choices_backward)
+_to_choices.defvjp(lambda y, token_of, row_of: (rows_at(y, row_of), (token_of, row_of)), _to_choices_backward)
+
+
+def routed_experts(weights: ExpertWeights, capacity: int | PooledDispatch | None) -> "GroupedExperts | PooledExperts":
+    """Returns the experts of one layer under what limits them: rows per expert, pools, or None to drop nothing."""
+    return (
+        PooledExperts(weights, capacity) if isinstance(capacity, PooledDispatch) else GroupedExperts(weights, capacity)
+    )
 
 
 class GroupedExperts:
@@ -136,7 +120,7 @@ class GroupedExperts:
         gate, up, down = self.weights
         if layout.expert_of is not None:
             gate, up, down = gate[layout.expert_of], up[layout.expert_of], down[layout.expert_of]
-        x_GBD = _to_rows(x, layout.token_of, layout.row_of).reshape(gate.shape[0], layout.group_rows, x.shape[1])
+        x_GBD = spread(x, layout.token_of, layout.row_of).reshape(gate.shape[0], layout.group_rows, x.shape[1])
         x_GBD = constrained(x_GBD, over_devices(x_GBD.shape[0]))
         hidden_GBI = jax.nn.silu(jnp.einsum("gbd,gdi->gbi", x_GBD, gate)) * jnp.einsum("gbd,gdi->gbi", x_GBD, up)
         y_GBD = jnp.einsum("gbi,gid->gbd", hidden_GBI, down)

@@ -14,7 +14,9 @@ from levanter.grug.grug_moe import MoeDispatchCounts, QBRoutedMoE
 
 from steps.model.balancing import histogram_thresholds, margins
 from steps.model.config import ModelConfig
-from steps.model.experts import ExpertWeights, GroupedExperts
+from steps.model.dispatch.limits import PooledDispatch
+from steps.model.dispatch.pooled import PooledExperts
+from steps.model.experts import ExpertWeights, GroupedExperts, routed_experts
 from steps.model.norms import rms_norm
 from steps.model.parameters import Parameters
 
@@ -27,7 +29,9 @@ class RouterStatistics(NamedTuple):
     entropy: jax.Array  # f32[L]: of the assignment fractions, nats
     load_balancing_loss: jax.Array  # f32[L]: logged, never optimised
     z: jax.Array  # f32[L]: mean squared logsumexp of the router's logits, logged only
-    dropped: jax.Array  # f32[L]: assignments that found their expert full
+    dropped: jax.Array  # f32[L]: assignments that no expert ran
+    sender_dropped: jax.Array  # i32[L]: those of them that found their pool full
+    receiver_dropped: jax.Array  # i32[L]: those that found their expert full
     margin_range: jax.Array | None  # f32[L, 2]: smallest and largest margin; None without a histogram
 
 
@@ -38,7 +42,7 @@ class LatentExperts(NamedTuple):
     read at one scale; the up-projection acts on each token's combined sum.
     """
 
-    experts: GroupedExperts
+    experts: GroupedExperts | PooledExperts
     down: jax.Array  # f32[D, l]
     norm: jax.Array  # f32[l]
     up: jax.Array  # f32[l, D]
@@ -52,7 +56,12 @@ class LatentExperts(NamedTuple):
 
 
 def feed_forward(
-    layer: Parameters, x_TD: jax.Array, valid_T: jax.Array, bias_E: jax.Array, config: ModelConfig, capacity: int | None
+    layer: Parameters,
+    x_TD: jax.Array,
+    valid_T: jax.Array,
+    bias_E: jax.Array,
+    config: ModelConfig,
+    capacity: int | PooledDispatch | None,
 ) -> tuple[jax.Array, RouterStatistics]:
     """Returns the feed-forward branch's output f32[T, D] and what this layer's router did.
 
@@ -62,7 +71,7 @@ def feed_forward(
         valid_T: bool[T]; other tokens are not routed.
         bias_E: f32[E], added to the logits that experts are selected by.
         config: the shape.
-        capacity: rows an expert takes of this batch; None drops nothing.
+        capacity: rows an expert takes of this batch, or the dispatch that limits it; None drops nothing.
     """
     moe = QBRoutedMoE(
         num_experts_per_token=config.experts_per_token, batch_axes=("batch",), routing_renorm_sum=config.routing_sum
@@ -90,12 +99,16 @@ def feed_forward(
         load_balancing_loss=stats["load_balancing_loss"],
         z=stats["router_z_loss"],
         dropped=stats["capacity_overflow"],
+        sender_dropped=stats["routing_sender_drops"],
+        receiver_dropped=stats["routing_receiver_drops"],
         margin_range=margin_range,
     )
 
 
-def _experts(layer: Parameters, config: ModelConfig, capacity: int | None) -> GroupedExperts | LatentExperts:
-    experts = GroupedExperts(ExpertWeights(layer["expert_gate"], layer["expert_up"], layer["expert_down"]), capacity)
+def _experts(
+    layer: Parameters, config: ModelConfig, capacity: int | PooledDispatch | None
+) -> GroupedExperts | PooledExperts | LatentExperts:
+    experts = routed_experts(ExpertWeights(layer["expert_gate"], layer["expert_up"], layer["expert_down"]), capacity)
     if not config.latent_width:
         return experts
     return LatentExperts(experts, layer["latent_down"], layer["latent_norm"], layer["latent_up"], config.norm_epsilon)

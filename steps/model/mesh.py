@@ -1,8 +1,9 @@
 """All devices of a run, of one process or of several, as one mesh, and which part of an array lies where.
 
-One axis is divided over the devices: `expert`. A batch's rows lie along it, and so do the experts, with their optimiser state,
-if their number divides; all else is whole on every device. Which rows are dropped, and each expert's products, are those of the
-whole batch, so the number of devices changes no more than the order of sums over a batch.
+Two axes are divided over the devices, `rack` and `expert`: devices stand in racks, by default all in one. A batch's rows lie
+along both. The experts, with their optimiser state, lie along `expert` if their number divides, and each rack has a copy of
+them; all else is whole on every device. Which rows are dropped, and each expert's products, are those of the whole batch, so
+the number and order of devices changes no more than the order of sums over a batch.
 
 The other axes have one device. They are there because Levanter's parts look for them: its router reshards along an explicit axis
 (`batch`), its Newton-Schulz iteration constrains along automatic ones (`data`, `model`), cutting each matrix in parts.
@@ -15,24 +16,52 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from marin_exec import ConfigError
+
 AXIS = "expert"
-_AXES = {"batch": AxisType.Explicit, "data": AxisType.Auto, "model": AxisType.Auto, AXIS: AxisType.Auto}
+RACKS = "rack"
+_AXES = {
+    "batch": AxisType.Explicit,
+    "data": AxisType.Auto,
+    "model": AxisType.Auto,
+    RACKS: AxisType.Auto,
+    AXIS: AxisType.Auto,
+}
 
 
-def device_mesh() -> Mesh:
-    """Returns a mesh of all devices of all processes, in order of process."""
-    devices = np.array(jax.devices()).reshape((1,) * (len(_AXES) - 1) + (-1,))
+def device_mesh(racks: int = 1) -> Mesh:
+    """Returns a mesh of all devices of all processes, in order of process, in so many racks.
+
+    Raises:
+        ConfigError: the racks do not divide the devices.
+    """
+    found = jax.devices()
+    if racks < 1 or len(found) % racks:
+        raise ConfigError(f"mesh: {len(found)} devices in {racks} racks; a number that divides the devices is needed")
+    devices = np.array(found).reshape((1,) * (len(_AXES) - 2) + (racks, -1))
     return Mesh(devices, tuple(_AXES), axis_types=tuple(_AXES.values()))
 
 
+def mesh_shape() -> tuple[int, int]:
+    """Returns the racks of the mesh in use, and the devices in each; 1 and 1 where none is set."""
+    shape = jax.sharding.get_abstract_mesh().shape
+    return shape.get(RACKS, 1), shape.get(AXIS, 1)
+
+
 def num_devices() -> int:
-    """Returns over how many devices the mesh in use divides rows and experts; 1 where none is set."""
-    return jax.sharding.get_abstract_mesh().shape.get(AXIS, 1)
+    """Returns over how many devices the mesh in use divides rows; 1 where none is set."""
+    racks, columns = mesh_shape()
+    return racks * columns
 
 
 def over_devices(size: int, axis: int = 0) -> P:
     """Returns how an array lies whose `axis` has so many members: divided if their number divides, else whole everywhere."""
-    return P(*[None] * axis, AXIS) if size % num_devices() == 0 else P()
+    return P(*[None] * axis, (RACKS, AXIS)) if size % num_devices() == 0 else P()
+
+
+def over_experts(size: int, axis: int = 0) -> P:
+    """Returns how an array of experts lies: divided within a rack if their number divides, the same in each rack."""
+    return P(*[None] * axis, AXIS) if size % mesh_shape()[1] == 0 else P()
 
 
 def constrained(array: jax.Array, spec: P) -> jax.Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from steps.model.attention import attend, convolved, sight
 from steps.model.config import ModelConfig
+from steps.model.dispatch.limits import PooledDispatch
 from steps.model.feed_forward import RouterStatistics, feed_forward
 from steps.model.mesh import constrained, over_devices
 from steps.model.norms import stream_norm
@@ -29,7 +30,7 @@ def hidden_states(
     segment_ids_BS: jax.Array,
     config: ModelConfig,
     *,
-    capacity: int | None,
+    capacity: int | PooledDispatch | None,
 ) -> tuple[jax.Array, RouterStatistics]:
     """Returns the final normed states f32[B, S, D] and what the routers did. Must run under `jax.set_mesh(device_mesh())`.
 
@@ -40,7 +41,7 @@ def hidden_states(
         segment_ids_BS: i32 document of each position within its row; a negative number is padding. Attention and
             convolutions stay within a document; padding is not routed.
         config: the shape.
-        capacity: rows an expert takes of this batch, None to drop nothing (evaluation).
+        capacity: rows an expert takes of this batch, the dispatch that limits it, or None to drop nothing (evaluation).
     """
     tokens_BS, segment_ids_BS = (constrained(each, over_devices(each.shape[0])) for each in (tokens_BS, segment_ids_BS))
     seen = sight(segment_ids_BS, config)

@@ -90,6 +90,8 @@ class TrainConfig:
     """With a simulated budget: which sequences are used; None goes by `seed`."""
     real: Annotated[bool, runtime] = False
     """Marks a run that is meant itself and stands for no other: a simulated budget is refused."""
+    racks: Annotated[int, runtime] = 1
+    """Rows that the devices stand in: each has a copy of the experts, and batches are divided over all (`steps.model.mesh`)."""
     wandb_mode: Annotated[str, runtime] = "auto"
     """"auto" is online when WANDB_API_KEY is set and offline otherwise; or "online", "offline", "disabled"."""
     wandb_project: Annotated[str, runtime] = "marin-exec"
@@ -102,10 +104,12 @@ class TrainConfig:
     """Updates between progress lines."""
 
     def __post_init__(self) -> None:
-        for name in ("batch_sequences", "num_steps", "log_every"):
+        for name in ("batch_sequences", "num_steps", "racks", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train: {name} is {getattr(self, name)}; at least 1 is needed")
         check_number(self, "evaluation_sequences", "simulated_budget_tokens", low=1)
+        if self.model.dispatch is not None:
+            self.model.dispatch.check_batch(self.batch_sequences, "train")
         check_simulated_epochs(self.run_tokens, self.simulated_budget_tokens, self.subset_seed, real=self.real)
         for name in ("evaluate_every", "checkpoint_every"):
             if not 0 < getattr(self, name) <= 1:

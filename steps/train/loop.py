@@ -56,7 +56,7 @@ def train(config: TrainConfig, out: Out) -> TrainResult | None:
     """Runs the training to its end; see `train_language_model`. Ranks other than 0 return None."""
     started, cpu_started = time.perf_counter(), time.process_time()
     reproducible = unsplit_products()
-    with joined_ranks(out), jax.set_mesh(device_mesh()):
+    with joined_ranks(out), jax.set_mesh(device_mesh(config.racks)):
         result = _train(config, out)
         if out.rank:
             return None

@@ -10,7 +10,7 @@ import optax
 
 from steps.model.config import ModelConfig
 from steps.model.feed_forward import RouterStatistics
-from steps.model.mesh import P, constrained, global_array, over_devices
+from steps.model.mesh import P, constrained, global_array, over_experts
 from steps.model.parameters import Parameters, initial_parameters
 from steps.model.transformer import hidden_states, router_bias, token_losses
 from steps.train.language_model import OptimizerConfig
@@ -43,9 +43,9 @@ def initial_state(model: ModelConfig, groups: OptimizerConfig, seed: int) -> Tra
 
 
 def _spec(path: Any, array: Any) -> P:
-    """How an array of the state lies: the experts' are divided over the devices, all else is whole on each."""
+    """How an array of the state lies: the experts' are divided over the devices of a rack, all else is whole on each."""
     of_experts = path_name(path).rsplit("/", 1)[-1].startswith("expert_")
-    return over_devices(array.shape[1], axis=1) if of_experts else P()
+    return over_experts(array.shape[1], axis=1) if of_experts else P()
 
 
 def _laid_out(state: Any) -> Any:
