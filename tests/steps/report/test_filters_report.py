@@ -7,7 +7,9 @@ import pyarrow as pa
 
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, write_table
 from steps.heuristics.judge import HeuristicsConfig, judge_documents
+from steps.heuristics.scores import SCORE_NAMES
 from steps.report.filters import FiltersReportConfig, filters_report
+from steps.report.filters_sections import _family
 from tests.directory_out import DirectoryOut
 from tests.steps.report.built_report import Page
 from tests.steps.report.diet_data import CARDS, SECRET
@@ -55,3 +57,16 @@ def test_counts_are_those_of_the_step_and_nothing_withheld_stands_on_the_page(tm
     assert SECRET not in text and SECRET not in json.dumps(twin)
     page = Page(text)
     assert [tag for tag, _ in page.tags].count("script") == 1 and "owned" not in "".join(page.scripts)
+    # Many rules, few entries of the list of contents: a family each, and a link from every rule to its documents.
+    ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    links = [attributes["href"] or "" for tag, attributes in page.tags if tag == "a"]
+    rules = [link for link in links if link.startswith("#rule-")]
+    assert len(rules) == len(twin["rules"]) and {link[1:] for link in rules} <= ids
+    assert sum(link.startswith("#") for link in links) - len(rules) <= 10
+
+
+def test_every_rule_is_of_a_family_of_its_kind():
+    found = {rule: _family(rule) for rule in SCORE_NAMES}
+    assert found["gopher_words"] == "words" and found["gopher_top_2gram"] == found["repeated_50gram"] == "repetition"
+    assert found["c4_sentences"] == "c4" and found["code_alphabetic"] == "code" and found["mail_lines"] == "other"
+    assert len(set(found.values())) == 6
