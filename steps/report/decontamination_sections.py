@@ -148,12 +148,13 @@ def _sources(values: dict[str, Any]) -> Section:
 def _comparison(comparison: dict[str, Any]) -> Section:
     changes = ", ".join(f"{count:,} {change}" for change, count in comparison["by_change"].items())
     table = Table(
-        shown_of(len(comparison["rows"]), comparison["documents"], "documents"),
+        "Documents by source and id.",
         [Column("document"), Column("source"), Column("change"), Column("before"), Column("after")],
         [
             [row["id"], row["source"], row["change"], row["benchmark_before"], row["benchmark_after"]]
             for row in comparison["rows"]
         ],
     )
+    said = shown_of(len(comparison["rows"]), comparison["documents"], "documents")
     lead = f"{comparison['documents']:,} documents are judged otherwise by the other run{f': {changes}' if changes else ''}."
-    return Section("comparison", "Another run", lead, [table])
+    return Section("comparison", "Another run", " ".join(each for each in (lead, said) if each), [table])

@@ -289,7 +289,7 @@ def _benchmarks(values: dict[str, Any]) -> Section:
 
 def _sources(values: dict[str, Any]) -> Section:
     table = Table(
-        caption="",
+        caption="Cards.",
         columns=[
             Column(name) for name in ("source", "kind", "languages", "origin", "licence", "limits", "text on this page")
         ],

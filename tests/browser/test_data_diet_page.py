@@ -1,17 +1,14 @@
 """The data-diet page in a real browser: nothing hostile acts, nothing is wider than the window, the search finds."""
 
-import html
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.browser.test_report_page import FRAME, browse, chromium
+from tests.browser.browsing import BLACK, WHITE, look, prints
 from tests.steps.report.diet_data import diet_page
 
-__all__ = ["chromium"]  # a fixture
 PROBE = """<script>addEventListener("load", async () => {
   const wide = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1
     && !e.closest(".scroll, nav ul, pre, .skip")).map((e) => e.tagName + "." + e.className);
@@ -38,19 +35,12 @@ PROBE = """<script>addEventListener("load", async () => {
 
 
 def seen(chromium: str, folder: Path, width: int, dark: bool = False) -> dict:
-    shutil.copytree(diet_page()[0], folder, dirs_exist_ok=True)
-    page = (folder / "index.html").read_text("utf-8")
-    identifier = json.loads((folder / "report.json").read_text())["near_duplicates"][0]["id"]
-    (folder / "page.html").write_text(page.replace("</body>", PROBE.replace("IDENTIFIER", identifier) + "</body>"))
-    (folder / "frame.html").write_text(FRAME % width)
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    done = browse(chromium, folder, "frame.html", "--dump-dom", "--window-size=1400,1000", scheme)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, f"the page did not load or its scripts failed: {done.stderr[-2000:]}"
+    page = diet_page()[0]
+    identifier = json.loads((page / "report.json").read_text())["near_duplicates"][0]["id"]
+    probe = PROBE.replace("IDENTIFIER", identifier)
     # The one request that must fail is for the side file of an id that no document has.
-    errors = [line for line in done.stderr.splitlines() if "CONSOLE" in line and "ids/ff.js" not in line]
-    assert errors == []
-    return json.loads(html.unescape(found[1]))
+    found = look(chromium, folder, {"diet": page}, probe, widths=[width], dark=dark, expected_errors="ids/ff.js")
+    return found["diet", width]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
@@ -61,13 +51,12 @@ def test_page_in_a_browser(chromium, tmp_path, width, dark):
     assert page["before"] == [True, False] and page["after"] == [False, True]
     assert (page["tops"][0] == page["tops"][1]) == (width > 1000)  # side by side where there is room
     assert page["marks"] >= 2 and page["scrolled"] == 0  # what scrolls is reached by keys
-    assert page["ground"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    assert page["ground"] == (BLACK if dark else WHITE)
     found, odd, none = page["said"]
     assert re.search(r"of prose, fuzzy_duplicate \(prose .*containment=0\.900\)", found)
     assert "32 hex digits" in odd and ("no document" in none.lower() or "No document" in none)
 
 
 def test_page_prints(chromium, tmp_path):
-    target = tmp_path / "page.pdf"
-    browse(chromium, diet_page()[0], "index.html", f"--print-to-pdf={target}", f"--user-data-dir={tmp_path / 'print'}")
-    assert target.read_bytes().startswith(b"%PDF") and target.stat().st_size > 50_000
+    printed = prints(chromium, tmp_path, diet_page()[0])
+    assert printed.startswith(b"%PDF") and len(printed) > 50_000
