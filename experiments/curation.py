@@ -139,7 +139,7 @@ def pipeline(params: Params) -> list[Step]:
         normalized=named(documents()), raw=named(raw_texts()),
         sources=sources, cards=tuple(cards().values()), fuzzy=fuzzy, languages=language, heuristics=rules,
         contaminated=contaminated, embeddings=vectors, topics=topic, labels=labels, classifier=student, scores=quality,
-        gate=gated, next_labels=to_label, cells=kept, tokens=tokens, mixture=mixture,
+        gate=gated, next_labels=to_label, cells=kept, tokenizer=bpe, tokens=tokens, mixture=mixture,
     )  # fmt: skip
     return [mixture, to_label, *pages]
 

@@ -12,6 +12,7 @@ from steps.report.data_diet import DataDietConfig, data_diet
 from steps.report.decontamination import DecontaminationReportConfig, decontamination_report
 from steps.report.duplicates import DuplicatesReportConfig, duplicates_report
 from steps.report.filters import FiltersReportConfig, filters_report
+from steps.report.mixture import MixtureReportConfig, mixture_report
 from steps.report.normalized import NormalizedReportConfig, normalized_report
 from steps.report.quality import QualityReportConfig, quality_report
 from steps.report.topics import TopicsReportConfig, topics_report
@@ -32,6 +33,7 @@ PAGES = (
     Page("report/decontamination", decontamination_report, DecontaminationReportConfig),
     Page("report/topics", topics_report, TopicsReportConfig),
     Page("report/quality", quality_report, QualityReportConfig),
+    Page("report/mixture", mixture_report, MixtureReportConfig),
     Page("report/data-diet", data_diet, DataDietConfig),
 )
 

@@ -11,14 +11,19 @@ from steps.cluster.topics import TopicsConfig, topics
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_table, write_table
 from steps.embed.documents import EmbedResult
 from steps.embed.vectors import embedding_table, quantize, scale_of
+from steps.mix.cells import CellsConfig, documents_by_cell
+from steps.mix.weights import Phase, Proportional, WeightsConfig, mixture_weights
 from steps.quality.classifier import ClassifierConfig, classifier
 from steps.quality.gate import GateConfig, gate
 from steps.quality.labels import Label, write_labels
 from steps.quality.next_labels import NextLabelsConfig, next_labels
 from steps.quality.scores import ScoresConfig, scores
+from steps.report.mixture import MixtureReportConfig, mixture_report
 from steps.report.quality import QualityReportConfig, quality_report
 from steps.report.topics import TopicsReportConfig, topics_report
 from steps.sources.cards import SourceCard
+from steps.tokenize.bpe import BpeConfig, train_bpe
+from steps.tokenize.cache import CacheConfig, token_cache
 
 SHARD = "part-00000.parquet"
 SUBJECTS = (
@@ -141,6 +146,62 @@ def quality(sources: tuple[NamedInput, ...], embedded: Step) -> dict[str, Any]:
     return {"labels": read, "classifier": student, "scores": scored, "gate": gated, "next_labels": chosen}
 
 
+@dataclass(frozen=True, kw_only=True)
+class NothingConfig:
+    sources: tuple[NamedInput, ...]
+    columns: tuple[str, ...] = ()
+
+
+@kind("test/nothing_found", version=1)
+def nothing_found(config: NothingConfig, out: Out) -> dict[str, int]:
+    """The tables of a judgement that is against no document; dense with the column `keep`, else sparse."""
+    for source in config.sources:
+        ids = read_table(source.path, SHARD, ["id"])
+        empty = pa.table(
+            {"id": pa.array([], pa.string()), **{name: pa.array([], pa.string()) for name in config.columns}}
+        )
+        kept = ids.append_column("keep", pa.array([True] * len(ids))).append_column(
+            "reasons", pa.array([""] * len(ids))
+        )
+        write_table(out.file(f"{source.name}/{SHARD}"), kept if "keep" in config.columns else empty)
+    return {}
+
+
+@kind("test/languages", version=1)
+def languages(config: NothingConfig, out: Out) -> dict[str, int]:
+    for source in config.sources:
+        ids = read_table(source.path, SHARD, ["id"])
+        said = ["en" if identifier < "8" else "de" for identifier in ids["id"].to_pylist()]
+        write_table(out.file(f"{source.name}/{SHARD}"), ids.append_column("language", pa.array(said)))
+    return {}
+
+
+def mixed(sources: tuple[NamedInput, ...], topic: Step, scored: Step) -> dict[str, Any]:
+    """Cells, a tokenizer, a token store and a mixture of which one cell and the tail are small."""
+    columns = {
+        "exact": ("kept_source",),
+        "fuzzy": ("kept_source", "kept_id", "containment"),
+        "heuristics": ("keep",),
+        "contaminated": ("benchmark", "max_overlap"),
+        "heldout": (),
+    }
+    found = {
+        name: Step(f"judge/{name}", nothing_found, NothingConfig(sources=sources, columns=each))
+        for name, each in columns.items()
+    }
+    kept = Step("cells", documents_by_cell, CellsConfig(sources=sources, **found, topics=topic, quality=scored))
+    bpe = Step("tokenizer", train_bpe, BpeConfig(documents=kept / "cells", vocabulary_size=400))
+    tokens = Step("tokens", token_cache, CacheConfig(documents=kept / "cells", tokenizer=bpe))
+    phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=2.0), start_fraction=0.75))
+    weights = WeightsConfig(
+        tokens=tokens, sequence_length=32, budgets_tokens=(2_000, 20_000), phases=phases, block_sequences=100, max_epochs=1.5,
+        over_cap="water_fill",
+    )  # fmt: skip
+    mixture = Step("mixture", mixture_weights, weights)
+    spoken = Step("languages", languages, NothingConfig(sources=sources))
+    return {"cells": kept, "tokenizer": bpe, "tokens": tokens, "mixture": mixture, "languages": spoken}
+
+
 def pipeline() -> list[Step]:
     sources = tuple(
         NamedInput(name=name, path=Step(f"documents/{name}", texts, TextsConfig(source=name))) for name in SOURCES
@@ -151,16 +212,19 @@ def pipeline() -> list[Step]:
         merge_restarts=1, stability_seeds=1, intruder_questions=100, samples_per_topic=8,
     )  # fmt: skip
     topic = Step("topics", topics, topics_config)
-    page = TopicsReportConfig(
-        title="The <topics> & their page", topics=topic, embeddings=embedded, cards=CARDS, samples_per_topic=6
-    )
     judged = quality(sources, embedded)
+    store = mixed(sources, topic, judged["scores"])
+    page = TopicsReportConfig(
+        title="The <topics> & their page", topics=topic, embeddings=embedded, cells=store["cells"], cards=CARDS, samples_per_topic=6
+    )  # fmt: skip
+    mixture_page = MixtureReportConfig(title="The <mixture> & its page", topics=topic, **store, tried_documents=20)
     quality_page = QualityReportConfig(
         title="The <quality> & its page", sources=sources, cards=CARDS, **judged, samples_per_band=2, next_shown=8
     )
     return [
         Step("report/topics", topics_report, page),
         Step("report/quality", quality_report, quality_page),
+        Step("report/mixture", mixture_report, mixture_page),
     ]
 
 
