@@ -19,12 +19,15 @@ from marin_exec.cli.options import (
     print_table,
 )
 from marin_exec.errors import ConfigError, StoreError
+from marin_exec.wording import some_of
 
 if TYPE_CHECKING:
     from marin_exec.plan import Plan, PlannedStep, PlanOptions
     from marin_exec.records import Record
     from marin_exec.store import Store
 
+_MAX_NAMED = 6
+"""Steps, or functions, that a line about changed code names; `plan --json` has all."""
 _CODE_CHANGE = click.option(
     "--on-code-change",
     type=click.Choice(["say", "reuse", "rerun", "refuse"]),
@@ -308,11 +311,15 @@ def _counts(made: "Plan") -> str:
 def _say_code_changes(made: "Plan") -> None:
     from marin_exec.plan import Action
 
+    alike: dict[tuple[str, ...], list[str]] = {}
     for each in made.with_action(Action.REUSE, Action.LINK):
         if each.code_changed:
-            names = ", ".join(each.code_changed)
             how = "linked" if each.action is Action.LINK else "reused"
-            click.echo(
-                f"{each.step.name}: {how}, though code changed in {names} (--on-code-change rerun makes it again)",
-                err=True,
-            )
+            alike.setdefault((how, *each.code_changed), []).append(each.step.name)
+    for (how, *functions), names in alike.items():
+        pronoun = "it" if len(names) == 1 else "them"
+        click.echo(
+            f"{some_of(names, _MAX_NAMED)}: {how}, though code changed in {some_of(functions, _MAX_NAMED)} "
+            f"(--on-code-change rerun makes {pronoun} again)",
+            err=True,
+        )

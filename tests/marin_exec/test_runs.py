@@ -286,6 +286,23 @@ def test_code_comment_changed_nothing_is_said_but_code_changed_is_reused_and_sai
     assert engine.ran().count("total") == 2 and engine.ran().count("numbers") == 1
 
 
+def test_code_of_many_steps_changed_is_said_in_one_line(engine, tmp_path):
+    many = (
+        "from dataclasses import dataclass\nfrom marin_exec import Step, kind\n"
+        "@dataclass(frozen=True)\nclass Config:\n    n: int\n"
+        "@kind('piece', version=1)\ndef piece(config, out):\n    return {'n': config.n}\n"
+        "def pipeline():\n    return [Step(f'piece/{i}', piece, Config(i)) for i in range(9)]\n"
+    )
+    engine.experiment = tmp_path / "many.py"
+    engine.experiment.write_text(many)
+    assert engine.run().returncode == 0
+    engine.experiment.write_text(many.replace("{'n': config.n}", "{'n': config.n + 0}"))
+    said = [line for line in engine.run().stderr.splitlines() if "code changed" in line]
+    assert (
+        len(said) == 1 and said[0].startswith("piece/0, ") and "and 3 more: reused, though code changed in" in said[0]
+    )
+
+
 QUICKLY_EDITED = """
 from marin_exec import Step
 
