@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from steps.forecast.joint_smooth import JointSmooth
 from steps.forecast.public_figures import PublicFiguresConfig, ladder_of, read_figures, target_flops
 from steps.forecast.scoring import summary
 
+DOCUMENTATION = Path(__file__).parents[3] / "docs/forecast.md"
 MARKS = [0.125 * k for k in range(1, 9)]
 FLOPS = (1e18, 5e18, 2.5e19, 1.25e20)
 TARGET = 1e22
@@ -137,12 +139,30 @@ def test_published_ladder_forecast_and_the_rung_held_out():
     figures = read_figures(PublicFiguresConfig())
     curves, marks = ladder_of(figures), [round(0.05 * k, 6) for k in range(1, 21)]
     made = JointSmooth().forecast(curves, target_flops(figures), marks)
+    assert [row[3:] for row in documented()] == [
+        [f"{mark.loss:.4f}", *(f"{band.low:.4f} to {band.high:.4f}" for band in mark.bands)] for mark in made.marks
+    ]
     final = made.marks[-1]
     assert (final.low, final.loss, final.high) == pytest.approx((1.9786, 2.0188, 2.0617), abs=1e-4)
     assert made.details["unfinished"][0]["final_loss"] == pytest.approx(2.4072, abs=1e-4)
     held_out = summary(held_out_rows(JointSmooth(), curves))
     assert held_out.num_points == 16 and held_out.bias == pytest.approx(0.0047, abs=1e-4)
     assert held_out.coverage["95%"] == 1.0
+
+
+def documented() -> list[list[str]]:
+    """Returns the cells of the table of forecasts in docs/forecast.md."""
+    _, table = DOCUMENTATION.read_text().split("<!-- figures: forecast of the hero -->\n")
+    rows = table.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_documented_table_holds_the_published_forecast():
+    published = read_figures(PublicFiguresConfig())["published_forecast"]["rows"]
+    assert [row[:3] for row in documented()] == [
+        [f"{mark:.0%}".replace("%", " %"), f"{loss:.4f}", f"{low:.4f} to {high:.4f}"]
+        for mark, loss, low, high in published
+    ]
 
 
 def test_order_of_losses_does_not_change_a_bit():
