@@ -1,7 +1,8 @@
 """Held-out losses of a model state, dropless: the one implementation that training runs and that checkpoints are scored with.
 
 The pending quantile-balancing thresholds are applied as in training (leaving them out changes the routing, hence the loss),
-and no expert has a capacity. Sums over tokens are made in float64 on the host, in a fixed order of sets and batches.
+and no expert has a capacity unless losses as trained are asked for. Sums over tokens are made in float64 on the host, in a
+fixed order of sets and batches.
 """
 
 import math
@@ -93,8 +94,8 @@ class Evaluation:
         return {f"{prefix}/{name}": value for name, value in named.items()}
 
 
-class _Rows(NamedTuple):
-    """Sequences of all sets, one after the other, filled up to whole batches."""
+class Rows(NamedTuple):
+    """Sequences to score."""
 
     tokens: np.ndarray  # i32[N, S + 1]
     segment_ids: np.ndarray  # i32[N, S + 1]; -1 on padding
@@ -110,7 +111,7 @@ class _Span:
     num_bytes: int
 
 
-@partial(jax.jit, static_argnames="model")
+@partial(jax.jit, static_argnames=("model", "capacity"))
 def _sequence_nats(
     parameters: Parameters,
     qb_betas_LE: jax.Array,
@@ -118,9 +119,10 @@ def _sequence_nats(
     segment_ids: jax.Array,
     mask: jax.Array,
     model: ModelConfig,
+    capacity: int | None,
 ) -> jax.Array:
     """Summed cross-entropy of each sequence's counted targets, f32[N]."""
-    hidden, _ = hidden_states(parameters, qb_betas_LE, tokens[:, :-1], segment_ids[:, :-1], model, capacity=None)
+    hidden, _ = hidden_states(parameters, qb_betas_LE, tokens[:, :-1], segment_ids[:, :-1], model, capacity=capacity)
     losses, _ = token_losses(parameters, hidden, tokens[:, 1:])
     return constrained(jnp.sum(jnp.where(mask, losses, 0.0), axis=-1), P())
 
@@ -149,19 +151,16 @@ class Evaluator:
         self._rows, self._spans = _gather(sets, model, sequences_per_set, self._batch)
         self._model = model
 
-    def __call__(self, parameters: Parameters, qb_betas: jax.Array) -> Evaluation:
-        """Returns the losses of a model state: its parameters and pending thresholds f32[layers, experts].
+    def __call__(self, parameters: Parameters, qb_betas: jax.Array, *, with_drops: bool = False) -> Evaluation:
+        """Returns the losses of a model state. Must run under `jax.set_mesh(device_mesh())`.
 
-        Must run under `jax.set_mesh(device_mesh())`.
+        Args:
+            parameters: of the model.
+            qb_betas: pending thresholds, f32[layers, experts].
+            with_drops: limits experts as in training, in batches of 2,048 tokens. What is dropped depends on which
+                sequences share a batch, so these losses say nothing of a set by itself.
         """
-        batches = range(0, len(self._rows.tokens), self._batch)
-        parts = [
-            _sequence_nats(
-                parameters, qb_betas, *(each[start : start + self._batch] for each in self._rows), self._model
-            )
-            for start in batches
-        ]
-        nats_N = np.concatenate([np.asarray(part, np.float64) for part in parts])
+        nats_N = self._nats(parameters, qb_betas, self._rows, with_drops)
         nats = {name: float(nats_N[span.rows].sum()) for name, span in self._spans.items()}
         sets = {
             name: SetLoss(nats[name] / span.num_targets, nats[name] / math.log(2) / span.num_bytes, span.num_targets)
@@ -175,10 +174,26 @@ class Evaluator:
             sets=sets,
         )
 
+    def mean_loss(self, parameters: Parameters, qb_betas: jax.Array, rows: Rows) -> float:
+        """Returns the mean cross-entropy of other sequences' counted targets, dropless, in nats a token."""
+        filled = _filled(rows, self._batch, self._model.sequence_length)
+        return float(self._nats(parameters, qb_betas, filled, False).sum() / rows.mask.sum())
+
+    def _nats(self, parameters: Parameters, qb_betas: jax.Array, rows: Rows, with_drops: bool) -> np.ndarray:
+        """Summed cross-entropy of each row's counted targets, float64[N]; N is a multiple of the batch."""
+        capacity = self._model.capacity(self._batch * self._model.sequence_length) if with_drops else None
+        parts = [
+            _sequence_nats(
+                parameters, qb_betas, *(each[start : start + self._batch] for each in rows), self._model, capacity
+            )
+            for start in range(0, len(rows.tokens), self._batch)
+        ]
+        return np.concatenate([np.asarray(part, np.float64) for part in parts])
+
 
 def _gather(
     sets: Mapping[str, HeldOutSet], model: ModelConfig, sequences_per_set: int | None, batch: int
-) -> tuple[_Rows, dict[str, _Span]]:
+) -> tuple[Rows, dict[str, _Span]]:
     taken, spans, start = [], {}, 0
     for name in sorted(sets):
         rows = _taken(name, sets[name], model, sequences_per_set)
@@ -190,22 +205,26 @@ def _gather(
         spans[name] = _Span(slice(start, start + len(rows.tokens)), int(rows.mask.sum()), num_bytes)
         taken.append(rows)
         start += len(rows.tokens)
-    # One compiled shape: the last batch is filled up with padding, which is neither routed nor counted.
-    missing = -start % batch
-    length = model.sequence_length
-    padding = _Rows(
+    whole = Rows(*(np.concatenate(each) for each in zip(*taken, strict=True)))
+    return _filled(whole, batch, model.sequence_length), spans
+
+
+def _filled(rows: Rows, batch: int, length: int) -> Rows:
+    """The rows and padding, which is neither routed nor counted, up to whole batches: one shape to compile."""
+    missing = -len(rows.tokens) % batch
+    padding = Rows(
         np.zeros((missing, length + 1), np.int32),
         np.full((missing, length + 1), -1, np.int32),
         np.zeros((missing, length), bool),
     )
-    return _Rows(*(np.concatenate(each) for each in zip(*taken, padding, strict=True))), spans
+    return Rows(*(np.concatenate(each) for each in zip(rows, padding, strict=True)))
 
 
-def _taken(name: str, whole: HeldOutSet, model: ModelConfig, sequences: int | None) -> _Rows:
+def _taken(name: str, whole: HeldOutSet, model: ModelConfig, sequences: int | None) -> Rows:
     if whole.tokens.shape[1] != model.sequence_length + 1:
         raise StepFailed(
             f"evaluation set {name}: rows of {whole.tokens.shape[1]} tokens; the model predicts {model.sequence_length} "
             f"positions, so {model.sequence_length + 1} are needed"
         )
     tokens, segments = (np.asarray(each[:sequences], np.int32) for each in (whole.tokens, whole.segment_ids))
-    return _Rows(tokens, segments, np.asarray(whole.loss_mask[:sequences], bool))
+    return Rows(tokens, segments, np.asarray(whole.loss_mask[:sequences], bool))

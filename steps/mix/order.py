@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marin_exec import ConfigError, StepFailed
+from steps.mix.blocks import phase_lengths
 from steps.mix.mixture import Mixture, blocks_of, read_mixture
 from steps.mix.permutation import key_of, mix, permute
 from steps.mix.simulated_epochs import check_simulated_epochs, simulated_sizes
@@ -133,6 +134,11 @@ class TrainingOrder:
             first, last = np.searchsorted(offsets, [start, start + self.sequence_length], side="right") - 1
             rows.append(self._components[component].document_ids[first : last + 1])
         return rows
+
+    def phase(self, step: int) -> int:
+        """Returns the number of the mixture's phase, from 0, that the first sequence of a step's batch belongs to."""
+        lengths = phase_lengths(self.mixture.phase_starts, self.num_steps * self.batch_sequences)
+        return int(np.searchsorted(np.cumsum(lengths), step * self.batch_sequences, side="right"))
 
     def draws(self) -> dict[str, int]:
         """Returns how many sequences the whole run takes of each component, by name."""

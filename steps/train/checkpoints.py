@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -153,6 +154,6 @@ def _read_by_levanter(path: str) -> AbstractContextManager[str]:
     return nullcontext(path) if _levanter_reaches(path) else local_copy(path)
 
 
-def read_history(path: str) -> dict[str, list[str]]:
-    """Returns the lines that a checkpoint holds of each log, by file name."""
-    return {name: read_bytes(f"{path}/{name}").decode().splitlines(keepends=True) for name in History.FILES}
+def read_history(path: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the lines that a checkpoint holds of each of these logs, by file name."""
+    return {name: read_bytes(f"{path}/{name}").decode().splitlines(keepends=True) for name in names}

@@ -11,15 +11,21 @@ import json
 from steps.files import read_bytes
 
 CHECKPOINT_FILE = "checkpoint.json"
-DETERMINISTIC_FILES = ("run.json", "metrics.jsonl", "evals.jsonl")
+LOG_FILES = ("metrics.jsonl", "evals.jsonl")
+WATCH_FILE, LOADS_FILE = "watch.jsonl", "expert_loads.jsonl"
+
+
+def kept_files(watches: bool) -> tuple[str, ...]:
+    """Returns the names of the logs that equal runs share and checkpoints keep, given whether anything is watched."""
+    return (*LOG_FILES, WATCH_FILE, LOADS_FILE) if watches else LOG_FILES
 
 
 def content_digest(path: str) -> str:
     """Returns the SHA-256, in hex, of a run's losses, config and checkpointed arrays, given its output directory."""
     digest = hashlib.sha256(b"train/language_model content 1\0")
-    for name in DETERMINISTIC_FILES:
-        _add(digest, name, read_bytes(f"{path}/{name}"))
     run = json.loads(read_bytes(f"{path}/run.json"))
+    for name in ("run.json", *kept_files("watch" in run)):
+        _add(digest, name, read_bytes(f"{path}/{name}"))
     for name in run["checkpoints"]:
         _add(digest, name, read_bytes(f"{path}/{name}/{CHECKPOINT_FILE}"))
     return digest.hexdigest()

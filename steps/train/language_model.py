@@ -6,7 +6,7 @@ it); `timings.jsonl` (measured); `wandb/` (the tracker's files, unless it is els
 experiment file needs and loads no jax; the work is in `steps.train.loop`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from marin_exec import ConfigError, InputPath, Out, added_default, kind, measured, runtime
@@ -15,6 +15,7 @@ from steps.mix.simulated_epochs import check_simulated_epochs
 from steps.model.config import ModelConfig
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.content import content_digest
+from steps.train.watch_config import SpikeConfig, WatchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,12 @@ class TrainConfig:
     the share own tokens / these is used, so that data repeats as often as there. None for a run that is meant itself."""
     subset_seed: Annotated[int | None, added_default(None)] = None
     """With a simulated budget: which sequences are used; None goes by `seed`."""
+    spikes: Annotated[SpikeConfig | None, added_default(None)] = None
+    """Which updates are left out because their loss or gradient stands out; None leaves out none."""
+    watch: Annotated[WatchConfig | None, added_default(None)] = None
+    """What is looked at besides losses: norms, routers by layer, what the experts specialise in; None for nothing."""
+    peak_flops: Annotated[float | None, runtime] = None
+    """FLOPs a second that the devices in use can do at most, all together: what `throughput/mfu` is a share of."""
     real: Annotated[bool, runtime] = False
     """Marks a run that is meant itself and stands for no other: a simulated budget is refused."""
     racks: Annotated[int, runtime] = 1
@@ -110,6 +117,7 @@ class TrainConfig:
         check_number(self, "evaluation_sequences", "simulated_budget_tokens", low=1)
         if self.model.dispatch is not None:
             self.model.dispatch.check_batch(self.batch_sequences, "train")
+        check_number(self, "peak_flops", above=0)
         check_simulated_epochs(self.run_tokens, self.simulated_budget_tokens, self.subset_seed, real=self.real)
         for name in ("evaluate_every", "checkpoint_every"):
             if not 0 < getattr(self, name) <= 1:
@@ -176,6 +184,12 @@ class TrainResult:
     """Of this attempt."""
     cpu_seconds: Annotated[float, measured] = 0.0
     """Processor time of this attempt."""
+    tokens_per_second: Annotated[float, measured] = 0.0
+    """Of the median update of this attempt, evaluations and checkpoints apart."""
+    first_update_seconds: Annotated[float, measured] = 0.0
+    """Of this attempt's first update, in which everything is compiled."""
+    seconds_by_part: Annotated[dict[str, float], measured] = field(default_factory=dict)
+    """Of this attempt: data, update, evaluation, checkpoint, hooks (`steps.train.timing`)."""
 
 
 @kind("train/language_model", version=1, content_digest=content_digest, gang=True)

@@ -18,22 +18,26 @@ import numpy as np
 from levanter.tracker import Tracker
 
 from marin_exec import ConfigError, Milestone, Out, StepFailed
-from steps.evaluate.losses import Evaluation, Evaluator
-from steps.files import write_json
-from steps.mix.evaluation_sets import evaluation_batches
+from steps.files import write_bytes, write_json
 from steps.mix.order import TrainingOrder
-from steps.model.counts import active_parameters, lm_head_parameters, total_parameters, training_flops
+from steps.model.counts import training_flops
 from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
-from steps.plain_config import plain_config
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
+from steps.train.content import LOADS_FILE, WATCH_FILE, kept_files
+from steps.train.describing import description, progress_of, result
+from steps.train.evaluating import Evaluated, RunEvaluations
 from steps.train.history import History
 from steps.train.language_model import TrainConfig, TrainResult
+from steps.train.load_image import load_image
 from steps.train.optimizer import learning_rates
+from steps.train.public_names import public_row, router_rows
 from steps.train.ranks import joined_ranks, rank_0s
 from steps.train.step import TrainState, initial_state, update
 from steps.train.threads import unsplit_products
+from steps.train.timing import Timing
 from steps.train.tracking import run_tracker
+from steps.train.watch_config import WatchConfig
 
 
 @dataclass
@@ -43,13 +47,15 @@ class _Run:
     config: TrainConfig
     out: Out
     order: TrainingOrder
-    evaluator: Evaluator
+    evaluations: RunEvaluations
     history: History
     tracker: Tracker
+    timing: Timing
     state: TrainState
     rows: list[dict[str, Any]]
     """Metrics of all updates so far, earlier attempts' included."""
-    last_evaluation: Evaluation | None = None
+    evaluated: Evaluated | None = None
+    """The last one."""
 
 
 def train(config: TrainConfig, out: Out) -> TrainResult | None:
@@ -85,33 +91,38 @@ def _train(config: TrainConfig, out: Out) -> TrainResult:
         simulated_budget_tokens=config.simulated_budget_tokens,
         subset_seed=config.subset_seed,
     )
-    sets = evaluation_batches(config.evaluation, config.model.sequence_length)
-    evaluator = Evaluator(sets, config.model, sequences_per_set=config.evaluation_sequences)
+    evaluations = RunEvaluations(config, order)
     first, state, earlier = _resume(config, out)
     if first and out.rank == 0:
         out.progress(f"resumed from {checkpoint_name(first)}", done=first, total=config.num_steps)
-    described = _described(config)
-    with History(out, earlier) as history, run_tracker(config, out, described) as tracker:
+    described = description(config)
+    flops_per_token = training_flops(config.model, 1, with_lm_head=True)
+    timing = Timing(config.model.sequence_length, config.batch_sequences, flops_per_token, config.peak_flops)
+    kept = kept_files(config.watch is not None)
+    with History(out, earlier, kept) as history, run_tracker(config, out, described) as tracker:
         rows = [json.loads(line) for line in earlier.get(History.METRICS, ())]
-        run = _Run(config, out, order, evaluator, history, tracker, state, rows)
+        run = _Run(config, out, order, evaluations, history, tracker, timing, state, rows)
         _run_updates(run, first)
     if out.rank == 0:
         write_json(out.file("run.json"), described)
-    return dataclasses.replace(_result(run, described), resumed_from_step=first)
+    assert run.evaluated is not None, "the last update is always evaluated"
+    ended = result(config, described, run.rows, run.evaluated.held_out, timing)
+    return dataclasses.replace(ended, resumed_from_step=first)
 
 
 def _resume(config: TrainConfig, out: Out) -> tuple[int, TrainState, dict[str, list[str]]]:
     """Returns the updates done, the state after them, and the logs so far, from what earlier attempts published."""
-    state = initial_state(config.model, config.optimizer, config.seed)
+    state = initial_state(config.model, config.optimizer, config.seed, config.spikes)
     # Ranks look at different moments, and an attempt that lost its lease may publish in between: rank 0's view counts.
     step = rank_0s(max(_published(out), default=0) if out.rank == 0 else 0)
     if not step:
         return 0, state, {}
     published = [milestone for number, milestone in sorted(_published(out).items()) if number <= step]
     latest = published[-1]
-    earlier: dict[str, list[str]] = {name: [] for name in History.FILES}
+    names = kept_files(config.watch is not None)
+    earlier: dict[str, list[str]] = {name: [] for name in names}
     for milestone in published:
-        for name, lines in read_history(milestone.path).items():
+        for name, lines in read_history(milestone.path, names).items():
             earlier[name] += lines
     if len(earlier[History.METRICS]) != step:
         raise StepFailed(
@@ -127,114 +138,117 @@ def _published(out: Out) -> dict[int, Milestone]:
 
 
 def _run_updates(run: _Run, first: int) -> None:
-    config = run.config
+    config, timing = run.config, run.timing
     evaluations = set(due_steps(config.num_steps, config.evaluate_every))
     checkpoints = set(due_steps(config.num_steps, config.checkpoint_every))
     if first == config.num_steps:  # the attempt before died after its last checkpoint
-        run.last_evaluation = run.evaluator(run.state.parameters, run.state.qb_betas)
+        run.evaluated = run.evaluations(run.state, first)
     for step in range(first, config.num_steps):
-        started = time.perf_counter()
-        _update(run, step)
+        timing.start()
+        row, watched = _update(run, step)
         done = step + 1
+        with timing.of("hooks"):
+            _log(run, row, watched)
         if done in evaluations:
-            _evaluate(run, done)
+            with timing.of("evaluation"):
+                _evaluate(run, done)
         if done in checkpoints:
-            name = checkpoint_name(done)
-            save_state(f"{run.out.path}/{name}", run.state, done, config.model, run.history)
-            if run.out.rank == 0:
-                run.out.publish(name, {"step": done, **_progress(config, done)})
-        run.history.add(History.TIMINGS, {"step": done, "seconds": round(time.perf_counter() - started, 6)})
-        if run.out.rank == 0 and (done % config.log_every == 0 or done == config.num_steps):
-            row = run.rows[-1]
-            run.out.progress(
-                f"update {done}/{config.num_steps}: cross-entropy {row['cross_entropy']:.3f}, "
-                f"drops {row['drop_fraction']:.1%}",
-                done=done,
-                total=config.num_steps,
-            )
+            with timing.of("checkpoint"):
+                _checkpoint(run, done)
+        with timing.of("hooks"):
+            if run.out.rank == 0 and (done % config.log_every == 0 or done == config.num_steps):
+                run.out.progress(
+                    f"update {done}/{config.num_steps}: cross-entropy {row['cross_entropy']:.3f}, "
+                    f"drops {row['drop_fraction']:.1%}",
+                    done=done,
+                    total=config.num_steps,
+                )
+            run.tracker.log(timing.public(), step=done)
+        run.history.add(History.TIMINGS, {"step": done, **timing.end()})
 
 
-def _progress(config: TrainConfig, done: int) -> dict[str, Any]:
-    tokens = done * config.batch_sequences * config.model.sequence_length
-    return {"progress": done / config.num_steps, "tokens": tokens, "flops": training_flops(config.model, tokens)}
-
-
-def _update(run: _Run, step: int) -> None:
-    config = run.config
-    size = config.batch_sequences
-    batch = run.order.batch(step, local_rows(size))
+def _update(run: _Run, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Makes the update numbered `step`, from 0; returns its row of metrics and what is watched, on the host."""
+    config, size = run.config, run.config.batch_sequences
+    with run.timing.of("data"):
+        batch = run.order.batch(step, local_rows(size))
     rates = learning_rates(config.optimizer, step, config.num_steps)
-    pair = np.array([rates.hyperball, rates.adam], np.float32)
-    run.state, metrics = update(
-        run.state,
-        array_of_rows(batch.tokens, size),
-        array_of_rows(batch.segment_ids, size),
-        pair,
-        model=config.model,
-        groups=config.optimizer,
-        z_loss=config.z_loss,
-    )
-    values = {name: value.item() for name, value in jax.device_get(metrics).items()}
-    row = {"step": step + 1, **_progress(config, step + 1), **values}
+    watch_now = config.watch is not None and _is_watched(config.watch, step + 1)
+    with run.timing.of("update"):
+        run.state, metrics, watched = update(
+            run.state,
+            array_of_rows(batch.tokens, size),
+            array_of_rows(batch.segment_ids, size),
+            np.array([rates.hyperball, rates.adam, rates.decay], np.float32),
+            watch_now,
+            model=config.model,
+            groups=config.optimizer,
+            z_loss=config.z_loss,
+            spikes=config.spikes,
+            watch=config.watch,
+        )
+        values = {name: value.item() for name, value in jax.device_get(metrics).items()}
+        found = jax.device_get(watched) if watch_now else {}
+    for name in ("skip_step_loss_threshold", "skip_step_grad_norm_threshold"):
+        if values.get(name) == math.inf:  # not before half of the window has been seen
+            values[name] = None
+    row = {"step": step + 1, **progress_of(config, step + 1), **values}
     row |= {"learning_rate": rates.hyperball, "adam_learning_rate": rates.adam}
-    unfit = [name for name, value in values.items() if not math.isfinite(value)]
+    if config.optimizer.gate_router_decay:
+        row["gate_router_decay"] = rates.decay
+    _check_finite(run, row)
+    return row, jax.tree.map(np.ndarray.tolist, found)
+
+
+def _check_finite(run: _Run, row: dict[str, Any]) -> None:
+    unfit = [name for name, value in row.items() if value is not None and not math.isfinite(value)]
     if unfit:
         last = run.rows[-1] if run.rows else {}
         raise StepFailed(
-            f"{run.out.step_name}: update {step + 1} of {config.num_steps} gave {unfit[0]} = {values[unfit[0]]} (not finite: "
+            f"{run.out.step_name}: update {row['step']} of {run.config.num_steps} gave {unfit[0]} = {row[unfit[0]]} (not finite: "
             f"{', '.join(unfit)}); the update before had loss {last.get('loss')}, grad_norm {last.get('grad_norm')}, learning rate "
             f"{last.get('learning_rate')}. Published checkpoints stay. Lower the learning rates or lengthen the warm-up"
         )
+
+
+def _log(run: _Run, row: dict[str, Any], watched: dict[str, Any]) -> None:
+    """Logs an update: its row always, and what is watched every so often and where the mixture changes."""
     run.rows.append(row)
     run.history.add(History.METRICS, row)
-    run.tracker.log({f"train/{name}": value for name, value in values.items()}, step=step + 1)
+    public = public_row(row)
+    if run.config.watch is not None:
+        step = row["step"] - 1
+        phase = run.order.phase(step)
+        found: dict[str, Any] = {"mixture/stage": phase}
+        if step == 0 or phase != run.order.phase(step - 1):
+            weights = {each.name: each.weights[phase] for each in run.order.mixture.components}
+            found |= {f"mixture/weight/{name}": weight for name, weight in weights.items()}
+        if watched:
+            found |= watched["norms"] | router_rows(watched["layers"], run.config.model.num_experts)
+        if len(found) > 1:
+            run.history.add(WATCH_FILE, {"step": row["step"], **public, **found})
+        public |= {name: value for name, value in found.items() if not isinstance(value, list)}
+    run.tracker.log(public, step=row["step"])
+
+
+def _is_watched(watch: WatchConfig, done: int) -> bool:
+    return done == 1 or done % watch.every == 0
 
 
 def _evaluate(run: _Run, done: int) -> None:
-    run.last_evaluation = run.evaluator(run.state.parameters, run.state.qb_betas)
-    run.history.add(History.EVALS, {"step": done, **_progress(run.config, done), **run.last_evaluation.plain()})
-    run.tracker.log(run.last_evaluation.tagged("eval_dropless"), step=done)
+    run.evaluated = found = run.evaluations(run.state, done)
+    progress = progress_of(run.config, done)
+    run.history.add(History.EVALS, {"step": done, **progress, **found.row()})
+    if found.loads is not None:
+        loads = {"step": done, "sets": run.evaluations.set_names, "counts": found.loads.tolist()}
+        run.history.add(LOADS_FILE, loads)
+        if run.out.rank == 0:
+            write_bytes(run.out.file("expert_loads.png"), load_image(found.loads))
+    run.tracker.log(found.public(), step=done)
 
 
-def _described(config: TrainConfig) -> dict[str, Any]:
-    """What `run.json` holds: only what equal runs share."""
-    model = config.model
-    tokens = config.num_steps * config.batch_sequences * model.sequence_length
-    simulated = {"simulated_budget_tokens": config.simulated_budget_tokens, "subset_seed": config.subset_seed}
-    return {
-        "model": plain_config(model),
-        "optimizer": plain_config(config.optimizer),
-        "batch_sequences": config.batch_sequences,
-        "num_steps": config.num_steps,
-        "seed": config.seed,
-        "z_loss": config.z_loss,
-        "tokens": tokens,
-        "active_parameters": active_parameters(model),
-        "lm_head_parameters": lm_head_parameters(model),
-        "total_parameters": total_parameters(model),
-        "flops": training_flops(model, tokens),
-        "flops_with_lm_head": training_flops(model, tokens, with_lm_head=True),
-        "checkpoints": config.checkpoints,
-        **(simulated if config.simulated_budget_tokens is not None else {}),
-    }
-
-
-def _result(run: _Run, described: dict[str, Any]) -> TrainResult:
-    rows, evaluation = run.rows, run.last_evaluation
-    assert evaluation is not None, "the last update is always evaluated"
-    tail = rows[-max(1, round(len(rows) * 0.05)) :]
-    return TrainResult(
-        num_steps=run.config.num_steps,
-        tokens=described["tokens"],
-        active_parameters=described["active_parameters"],
-        total_parameters=described["total_parameters"],
-        flops=described["flops"],
-        flops_with_lm_head=described["flops_with_lm_head"],
-        final_loss=sum(row["cross_entropy"] for row in tail) / len(tail),
-        macro_loss=evaluation.macro_loss,
-        micro_loss=evaluation.micro_loss,
-        macro_bpb=evaluation.macro_bpb,
-        drop_fraction=sum(row["drop_fraction"] for row in rows) / len(rows),
-        router_entropy=rows[-1]["router_entropy"],
-        final_checkpoint=described["checkpoints"][-1],
-    )
+def _checkpoint(run: _Run, done: int) -> None:
+    name = checkpoint_name(done)
+    save_state(f"{run.out.path}/{name}", run.state, done, run.config.model, run.history)
+    if run.out.rank == 0:
+        run.out.publish(name, {"step": done, **progress_of(run.config, done)})

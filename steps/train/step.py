@@ -14,7 +14,10 @@ from steps.model.mesh import P, constrained, global_array, over_experts
 from steps.model.parameters import Parameters, initial_parameters
 from steps.model.transformer import hidden_states, router_bias, token_losses
 from steps.train.language_model import OptimizerConfig
+from steps.train.norms import norms_by_path
 from steps.train.optimizer import optimizer, path_name
+from steps.train.spikes import SpikeState, empty_window, judge
+from steps.train.watch_config import SpikeConfig, WatchConfig
 
 
 class TrainState(NamedTuple):
@@ -27,9 +30,13 @@ class TrainState(NamedTuple):
     qb_betas: jax.Array
     """f32[layers, experts]: thresholds that the last batch estimated, for the next one's selection. Outside the parameters:
     no gradient reaches them, and checkpoints and evaluations must carry them."""
+    spikes: SpikeState | None = None
+    """The losses and gradient norms that the next update is compared with; None where no update is left out."""
 
 
-def initial_state(model: ModelConfig, groups: OptimizerConfig, seed: int) -> TrainState:
+def initial_state(
+    model: ModelConfig, groups: OptimizerConfig, seed: int, spikes: SpikeConfig | None = None
+) -> TrainState:
     """Returns the state before the first update, over the mesh in use."""
 
     def placed(path: Any, values: np.ndarray) -> jax.Array:
@@ -37,9 +44,11 @@ def initial_state(model: ModelConfig, groups: OptimizerConfig, seed: int) -> Tra
 
     parameters = jax.tree_util.tree_map_with_path(placed, initial_parameters(model, seed))
     qb_betas = global_array(P(), np.zeros((model.num_layers, model.num_experts), np.float32))
-    return TrainState(
-        parameters, jax.jit(lambda each: _laid_out(optimizer(groups, 0.0, 0.0).init(each)))(parameters), qb_betas
+    moments = jax.jit(lambda each: _laid_out(optimizer(groups, 0.0, 0.0).init(each)))(parameters)
+    window = (
+        None if spikes is None else jax.tree.map(lambda each: global_array(P(), np.asarray(each)), empty_window(spikes))
     )
+    return TrainState(parameters, moments, qb_betas, window)
 
 
 def _spec(path: Any, array: Any) -> P:
@@ -80,7 +89,7 @@ def training_loss(
 def _metrics(stats: RouterStatistics, qb_betas_LE: jax.Array, num_assignments: int) -> dict[str, jax.Array]:
     mean_count = jnp.mean(stats.counts, axis=-1)
     bias = router_bias(qb_betas_LE)
-    return {
+    found = {
         "router_entropy": jnp.mean(stats.entropy),
         "router_entropy_min": jnp.min(stats.entropy),
         "load_imbalance": jnp.max(jnp.max(stats.counts, axis=-1) / jnp.maximum(mean_count, 1.0)),
@@ -91,36 +100,77 @@ def _metrics(stats: RouterStatistics, qb_betas_LE: jax.Array, num_assignments: i
         "router_bias_max": jnp.max(bias),
         "router_bias_min": jnp.min(bias),
     }
+    if stats.margin_range is not None:
+        found["router_margin_min"] = jnp.min(stats.margin_range[:, 0])
+        found["router_margin_max"] = jnp.max(stats.margin_range[:, 1])
+    return found
 
 
-@partial(jax.jit, static_argnames=("model", "groups", "z_loss"), donate_argnames="state")
+def _layers(stats: RouterStatistics, qb_betas_LE: jax.Array) -> dict[str, jax.Array]:
+    """What the routers did, f32[layers] or f32[layers, experts] each, by the last part of its public name."""
+    bias = router_bias(qb_betas_LE)
+    found = {
+        "routing_entropy": stats.entropy,
+        "load_balancing_loss": stats.load_balancing_loss,
+        "router_z_loss": stats.z,
+        "capacity_overflow_rate": stats.dropped / jnp.maximum(jnp.sum(stats.counts, axis=-1), 1.0),
+        "bias_max": jnp.max(bias, axis=-1),
+        "bias_min": jnp.min(bias, axis=-1),
+        "routing_hist": stats.counts,
+    }
+    if stats.margin_range is not None:
+        found |= {"margin_min": stats.margin_range[:, 0], "margin_max": stats.margin_range[:, 1]}
+    return found
+
+
+def _norms(trees: dict[str, Any], watch_now: jax.Array | bool, watch: WatchConfig) -> dict[str, jax.Array]:
+    """Norms of all trees by metric name, or zeros where they are not wanted now: then they cost nothing."""
+
+    def taken() -> dict[str, jax.Array]:
+        each = (norms_by_path(what, tree, by_layer=watch.by_layer) for what, tree in trees.items())
+        return {name: value for found in each for name, value in found.items()}
+
+    nothing = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), jax.eval_shape(taken))
+    return jax.lax.cond(watch_now, taken, lambda: nothing)
+
+
+@partial(jax.jit, static_argnames=("model", "groups", "z_loss", "spikes", "watch"), donate_argnames="state")
 def update(
     state: TrainState,
     tokens_BS1: jax.Array,
     segment_ids_BS1: jax.Array,
     rates: jax.Array,
+    watch_now: jax.Array | bool = False,
     *,
     model: ModelConfig,
     groups: OptimizerConfig,
     z_loss: float,
-) -> tuple[TrainState, dict[str, Any]]:
-    """Returns the state after one update, and its metrics as scalars. The state given is donated: it can't be used again.
+    spikes: SpikeConfig | None = None,
+    watch: WatchConfig | None = None,
+) -> tuple[TrainState, dict[str, Any], dict[str, Any]]:
+    """Returns the state after one update, its metrics as scalars, and what is watched. The state given can't be used again.
+
+    An update that is left out as a spike changes neither parameters nor the optimiser's state; the router's thresholds are
+    those that its batch estimated, as always: they are a measurement, not a step.
 
     Args:
-        state: before the update.
+        state: before the update; donated.
         tokens_BS1: i32[B, S + 1] of the batch.
         segment_ids_BS1: i32[B, S + 1], the document of each position within its row.
-        rates: f32[2], the hyperball and the Adam learning rate.
+        rates: f32[3], the hyperball and the Adam learning rate, and the decay of router and head gates.
+        watch_now: bool[], whether norms are taken of this update; zeros stand for them where not.
         model: the shape; its capacity factor decides what is dropped.
         groups: the optimiser.
         z_loss: weight of the squared logsumexp.
+        spikes: which updates are left out; None for none.
+        watch: what is watched; None for nothing, and the third value is empty.
     """
     loss_and_gradient = jax.value_and_grad(training_loss, has_aux=True)
     (loss, (cross_entropy, stats, num_targets)), gradients = loss_and_gradient(
         state.parameters, state.qb_betas, tokens_BS1, segment_ids_BS1, model, z_loss
     )
-    transform = optimizer(groups, rates[0], rates[1])
-    updates, optimizer_state = transform.update(gradients, state.optimizer, state.parameters)
+    transform = optimizer(groups, rates[0], rates[1], rates[2])
+    updates, moments = transform.update(gradients, state.optimizer, state.parameters)
     num_tokens = tokens_BS1.shape[0] * (tokens_BS1.shape[1] - 1)
     metrics: dict[str, Any] = {
         "loss": loss,
@@ -133,5 +183,19 @@ def update(
         **_metrics(stats, state.qb_betas, num_tokens * model.experts_per_token * model.num_layers),
     }
     parameters: Any = optax.apply_updates(state.parameters, updates)
-    whole = {name: constrained(value, P()) for name, value in metrics.items()}
-    return _laid_out(TrainState(parameters, optimizer_state, stats.qb_beta)), whole
+    window = state.spikes
+    if spikes is not None and window is not None:
+        verdict, window = judge(window, loss, metrics["grad_norm"], spikes)
+        before, after = (state.parameters, state.optimizer), (parameters, moments)
+        parameters, moments = jax.tree.map(lambda old, new: jnp.where(verdict.is_spike, old, new), before, after)
+        metrics |= {
+            "skipped_step": verdict.is_spike.astype(jnp.int32),
+            "skip_step_loss_threshold": verdict.loss_limit,
+            "skip_step_grad_norm_threshold": verdict.gradient_norm_limit,
+        }
+    watched = {}
+    if watch is not None:
+        trees = {"grad": gradients, "params": state.parameters, "updates": updates, "opt_state": state.optimizer}
+        watched = {"norms": _norms(trees, watch_now, watch), "layers": _layers(stats, state.qb_betas)}
+    whole = jax.tree.map(lambda value: constrained(value, P()), (metrics, watched))
+    return _laid_out(TrainState(parameters, moments, stats.qb_beta, window)), *whole

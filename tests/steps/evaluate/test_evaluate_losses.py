@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marin_exec import StepFailed
-from steps.evaluate.losses import Evaluator
+from steps.evaluate.losses import Evaluator, Rows
 from steps.model.config import ModelConfig
 from steps.model.mesh import device_mesh
 from steps.model.parameters import initial_parameters
@@ -120,3 +120,27 @@ def test_evaluation_names_are_levanters(parameters):
 def test_evaluation_sets_that_can_not_be_scored_are_refused(sets, message):
     with pytest.raises(StepFailed, match=message):
         Evaluator(sets, MODEL)
+
+
+def test_evaluation_mean_loss_of_other_rows_equals_their_loss_as_a_set(parameters):
+    each = SETS["manual"]
+    with jax.set_mesh(device_mesh()):
+        evaluator = Evaluator({"code": SETS["code"]}, MODEL)
+        found = evaluator.mean_loss(parameters, jnp.asarray(BETAS), Rows(each.tokens, each.segment_ids, each.loss_mask))
+    assert found == pytest.approx(evaluate(parameters, BETAS, SETS).sets["manual"].loss, rel=1e-6)
+
+
+def test_evaluation_with_drops_equals_numpy_at_the_same_capacity(parameters):
+    crowded = {"crowd": held_out(3, 256)}  # one batch of 2,048 tokens
+    betas = np.array([[-9.0, 0, 0, 0]] * 2, np.float32)
+    with jax.set_mesh(device_mesh()):
+        found = Evaluator(crowded, MODEL)(parameters, jnp.asarray(betas), with_drops=True)
+    each = crowded["crowd"]
+    hidden, drops = numpy_model.hidden_states(
+        parameters, betas, each.tokens[:, :-1], each.segment_ids[:, :-1], MODEL, MODEL.capacity(2048)
+    )
+    logits = hidden @ np.asarray(parameters["lm_head"], np.float64)
+    losses = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, each.tokens[:, 1:, None], -1)[..., 0]
+    assert min(drops) > 0
+    assert found.micro_loss == pytest.approx(float(losses[each.loss_mask].mean()), rel=1e-5)
+    assert found.micro_loss != evaluate(parameters, betas, crowded).micro_loss

@@ -64,6 +64,15 @@ def test_order_any_step_alone_equals_the_straight_run(store, two_phases):
         assert np.array_equal(alone.segment_ids, batches[step].segment_ids) and alone.cells == batches[step].cells
 
 
+def test_order_phase_changes_with_the_first_sequence_of_a_step(store, two_phases):
+    order = make_order(store, two_phases)
+    assert [order.phase(step) for step in range(100)] == [0] * 75 + [1] * 25
+    cut_within = make_order(
+        store, two_phases, num_steps=10, batch_sequences=7
+    )  # 70 sequences: the 52nd begins the second
+    assert [cut_within.phase(step) for step in range(10)] == [0] * 8 + [1] * 2
+
+
 def test_order_in_another_process_with_other_hash_seed_is_the_same(store, two_phases):
     code = (
         "import sys, hashlib; from steps.mix.order import TrainingOrder\n"
