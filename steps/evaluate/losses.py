@@ -17,6 +17,7 @@ import numpy as np
 
 from marin_exec import StepFailed
 from steps.model.config import ModelConfig
+from steps.model.dispatch.limits import PooledDispatch
 from steps.model.mesh import P, constrained, num_devices
 from steps.model.parameters import Parameters
 from steps.model.transformer import hidden_states, token_losses
@@ -119,7 +120,7 @@ def _sequence_nats(
     segment_ids: jax.Array,
     mask: jax.Array,
     model: ModelConfig,
-    capacity: int | None,
+    capacity: int | PooledDispatch | None,
 ) -> jax.Array:
     """Summed cross-entropy of each sequence's counted targets, f32[N]."""
     hidden, _ = hidden_states(parameters, qb_betas_LE, tokens[:, :-1], segment_ids[:, :-1], model, capacity=capacity)
@@ -147,7 +148,8 @@ class Evaluator:
                 "evaluation: there are no held-out sets; the token store given as `evaluation` has no cell"
             )
         self._batch = max(1, _TOKENS_A_BATCH // model.sequence_length)
-        self._batch += -self._batch % num_devices()
+        shards = model.dispatch.source_shards if model.dispatch else 1
+        self._batch += -self._batch % math.lcm(num_devices(), shards)
         self._rows, self._spans = _gather(sets, model, sequences_per_set, self._batch)
         self._model = model
 

@@ -21,6 +21,7 @@ from marin_exec import ConfigError, Milestone, Out, StepFailed
 from steps.files import write_bytes, write_json
 from steps.mix.order import TrainingOrder
 from steps.model.counts import training_flops
+from steps.model.dispatch.drops import drop_metrics
 from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
@@ -187,7 +188,7 @@ def _update(run: _Run, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
             spikes=config.spikes,
             watch=config.watch,
         )
-        values = {name: value.item() for name, value in jax.device_get(metrics).items()}
+        values = _plain(jax.device_get(metrics), config)
         found = jax.device_get(watched) if watch_now else {}
     for name in ("skip_step_loss_threshold", "skip_step_grad_norm_threshold"):
         if values.get(name) == math.inf:  # not before half of the window has been seen
@@ -198,6 +199,17 @@ def _update(run: _Run, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         row["gate_router_decay"] = rates.decay
     _check_finite(run, row)
     return row, jax.tree.map(np.ndarray.tolist, found)
+
+
+def _plain(metrics: dict[str, np.ndarray], config: TrainConfig) -> dict[str, Any]:
+    """An update's metrics as plain values; what was dropped on the way to the experts is summed here, in 64 bits."""
+    sender_L, receiver_L = (metrics.pop(name, None) for name in ("sender_dropped", "receiver_dropped"))
+    values = {name: value.item() for name, value in metrics.items()}
+    if sender_L is not None and receiver_L is not None:
+        tokens = config.batch_sequences * config.model.sequence_length
+        drops = drop_metrics(sender_L, receiver_L, tokens * config.model.experts_per_token)
+        values |= {name.removeprefix("moe/"): value for name, value in drops.items()}
+    return values
 
 
 def _check_finite(run: _Run, row: dict[str, Any]) -> None:

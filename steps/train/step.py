@@ -148,7 +148,9 @@ def update(
     spikes: SpikeConfig | None = None,
     watch: WatchConfig | None = None,
 ) -> tuple[TrainState, dict[str, Any], dict[str, Any]]:
-    """Returns the state after one update, its metrics as scalars, and what is watched. The state given can't be used again.
+    """Returns the state after one update, its metrics, and what is watched. The state given can't be used again.
+
+    Metrics are scalars, but for `sender_dropped` and `receiver_dropped` i32[layers] of a model with a dispatch.
 
     An update that is left out as a spike changes neither parameters nor the optimiser's state; the router's thresholds are
     those that its batch estimated, as always: they are a measurement, not a step.
@@ -182,6 +184,8 @@ def update(
         "parameter_norm": optax.global_norm(state.parameters),
         **_metrics(stats, state.qb_betas, num_tokens * model.experts_per_token * model.num_layers),
     }
+    if model.dispatch is not None:  # by layer: their sums over layers may be too large for 32 bits
+        metrics |= {"sender_dropped": stats.sender_dropped, "receiver_dropped": stats.receiver_dropped}
     parameters: Any = optax.apply_updates(state.parameters, updates)
     window = state.spikes
     if spikes is not None and window is not None:
