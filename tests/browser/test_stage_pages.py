@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.browsing import BLACK, WHITE, look, prints
+from tests.steps.report.chain_pages import chain_pages
 from tests.steps.report.decontamination_page import decontamination_page
 from tests.steps.report.duplicates_page import duplicates_page
 from tests.steps.report.filters_page import filters_page
@@ -17,6 +18,7 @@ PAGES = {
     "duplicates": lambda: duplicates_page()[0],
     "filters": lambda: filters_page()[0],
     "decontamination": lambda: decontamination_page()[0],
+    **{name: lambda name=name: chain_pages().folder(f"report/{name}") for name in ("topics", "quality", "mixture")},
 }
 # Keys reach what takes the focus: every link, every field, and whatever scrolls by itself.
 PROBE = """<script>addEventListener("load", () => {
@@ -24,7 +26,7 @@ PROBE = """<script>addEventListener("load", () => {
   const wide = all("body *").filter((e) => e.getBoundingClientRect().right > innerWidth + 1
     && !e.closest(".scroll, nav ul, pre, .skip")).map((e) => e.tagName + "." + e.className);
   const ids = all("[id]").map((e) => e.id);
-  const stopped = all("a, input, button, .scroll, pre").filter((e) => {
+  const stopped = all("a, input, button, .scroll, pre").filter((e) => e.checkVisibility()).filter((e) => {
     e.focus({preventScroll: true});
     return document.activeElement !== e;
   }).map((e) => e.outerHTML.slice(0, 80));
