@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from steps.recipe.checks import check_at_least
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence:
@@ -13,6 +15,9 @@ class Cadence:
     """Also before the first update."""
     at_end: bool = True
     """Also after the last update, where the interval does not divide the run."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "every_steps")
 
     def steps(self, num_steps: int) -> list[int]:
         """Returns the numbers of done updates at which it is due, rising."""

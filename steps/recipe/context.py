@@ -6,6 +6,8 @@ Source: issues 8435 and 9615 of marin-community/marin. None of these stages had 
 import math
 from dataclasses import dataclass
 
+from steps.recipe.checks import check_at_least
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContextStage:
@@ -14,6 +16,9 @@ class ContextStage:
     start_fraction: float
     """Of the run."""
     sequence_length: int
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "sequence_length")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,9 @@ experiments/grug/moe_hero_ep of that repository).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from steps.recipe.checks import check_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,9 @@ class Shape:
     """Inner width of a gated norm."""
     convolution_taps: int
     """Positions that a short convolution sees."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, *(each.name for each in fields(self)))
 
 
 @dataclass(frozen=True, kw_only=True)

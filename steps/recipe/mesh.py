@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from steps.recipe.checks import check_at_least
 from steps.recipe.geometry import Geometry
 
 
@@ -15,6 +16,10 @@ class Rack:
     """In the rack, spares included."""
     sequences: int
     """Of an update, whatever the number of racks: load and drops in a rack then stay the same over the ladder."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "devices", "sequences")
+        check_at_least(self, self.devices, "devices_installed")
 
 
 @dataclass(frozen=True, kw_only=True)

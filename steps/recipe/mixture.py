@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from steps.recipe.checks import check_at_least
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedPhase:
@@ -22,6 +24,9 @@ class PlannedPhase:
     budget_tokens: int
     """What the phase's weights and its cap on epochs were reckoned with, for the target."""
 
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "budget_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureChange:
@@ -31,6 +36,9 @@ class MixtureChange:
     step: int
     """First update with the new weights, before rounding."""
 
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "step")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellShare:
@@ -39,6 +47,9 @@ class CellShare:
     name: str
     available_tokens: int
     weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "available_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +65,17 @@ class MixturePlan:
     """Most often that any cell may be seen in the budgets of all phases together."""
     cells: tuple[CellShare, ...] = ()
     """Left empty where the weights are not part of the recipe."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "block_sequences", "available_tokens")
+        starts = [phase.start_fraction for phase in self.phases]
+        if not starts or starts[0] != 0 or starts != sorted(set(starts)) or not starts[-1] < 1:
+            raise ValueError(f"MixturePlan.phases start at {starts}; the first at 0, each above the last, all below 1")
+        for cell in self.cells:
+            if len(cell.weights) != len(starts):
+                raise ValueError(
+                    f"MixturePlan.cells: {cell.name} has {len(cell.weights)} weights; {len(starts)} are needed, one a phase"
+                )
 
     @property
     def budget_tokens(self) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from steps.recipe.checks import check_at_least
 from steps.recipe.flops import (
     EVERY_LAYER,
     PUBLISHED,
@@ -41,7 +42,7 @@ class Assumptions:
     """What a price rests on besides the recipe.
 
     Raises:
-        ValueError: a utilisation is not in (0, 1], or the target's speeds do not begin at update 0 and rise.
+        ValueError: a utilisation is not in (0, 1], a size is below 1, or the target's speeds do not begin at update 0 and rise.
     """
 
     chip: Chip
@@ -69,6 +70,8 @@ class Assumptions:
         for mfu in (self.ladder_mfu, *(speed.mfu for speed in self.target_speeds)):
             if not 0 < mfu <= 1:
                 raise ValueError(f"assumptions: a utilisation of {mfu}; a share in (0, 1] is needed, e.g. 0.25")
+        check_at_least(self, 0, "evaluation_tokens")
+        check_at_least(self, 1, "parameter_bytes", "state_bytes", "token_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)

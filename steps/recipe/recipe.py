@@ -6,6 +6,7 @@ Nothing in a `Rung` is chosen: every number is a function of the recipe and of o
 from dataclasses import dataclass
 
 from steps.recipe.cadence import Cadence, parts
+from steps.recipe.checks import check_at_least
 from steps.recipe.context import ContextSchedule
 from steps.recipe.flops import PUBLISHED_WITH_HEAD, FlopConvention, training_flops
 from steps.recipe.geometry import Geometry, Shape, ladder_depth
@@ -34,6 +35,10 @@ class RunChoice:
     """Of the mixture, decided on the way."""
     decay: FadingDecay | None = None
     """Put on on the way."""
+
+    def __post_init__(self) -> None:
+        counts = ("width", "racks", "num_layers", "num_steps", "evaluate_every_steps", "checkpoint_every_steps")
+        check_at_least(self, 1, *counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,9 @@ class Recipe:
     seed: int
     storage_quota_bytes: int | None = None
     """For the checkpoints that stay; None: no limit is known."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "tokens_per_active", "ladder_evaluations")
 
     @property
     def rungs(self) -> tuple["Rung", ...]:

@@ -135,7 +135,7 @@ def small_recipe():
     phase = PlannedPhase(name="main", start_fraction=0.0, budget_tokens=1)
     mixture = replace(HERO_535B.mixture, block_sequences=1, phases=(phase,))
     recipe = replace(
-        HERO_535B, shape=shape, ladder=ladder, target=RunChoice(width=256, racks=1, evaluate_every_steps=1), mixture=mixture,
+        HERO_535B, tokens_per_active=20, shape=shape, ladder=ladder, target=RunChoice(width=256, racks=1, evaluate_every_steps=1), mixture=mixture,
         rack=replace(HERO_535B.rack, devices=1, devices_installed=1, sequences=8), storage_quota_bytes=None,
         optimizer=replace(HERO_535B.optimizer, law=law), context=replace(HERO_535B.context, stages=()),
     )  # fmt: skip
@@ -159,6 +159,43 @@ def test_lint_of_a_run_that_cannot_be_says_that_alone():
     for recipe, message in ((short, "start of its own"), (odd, "multiple of the head width 128")):
         (found,) = lint(recipe, hero_statements())
         assert found.rule == "run-cannot-be" and found.severity == "error" and message in found.configured
+
+
+@given(
+    width=st.integers(1, 80).map(lambda n: 128 * n),
+    racks=st.integers(1, 20),
+    layers=st.none() | st.integers(1, 60),
+    steps=st.none() | st.integers(1, 10**6),
+    every=st.none() | st.integers(1, 10**6),
+    step=st.integers(0, 10**6),
+    length=st.integers(1, 10**6),
+    start=st.floats(-1, 2),
+)
+@settings(max_examples=40, deadline=None)
+def test_lint_of_any_choice_ends_in_findings(width, racks, layers, steps, every, step, length, start):
+    target = RunChoice(
+        width=width, racks=racks, num_layers=layers, num_steps=steps, evaluate_every_steps=every,
+        checkpoint_every_steps=every, changes=(MixtureChange(name="new", step=step),),
+    )  # fmt: skip
+    stages = (ContextStage(start_fraction=start, sequence_length=length),)
+    found = lint(change(target=target, context__stages=stages))
+    assert all(each.stated and each.configured and each.remark for each in found)
+    assert [each.severity for each in found].count("error") == counts(found)["error"]
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"target__racks": 0}, "RunChoice.racks: 0; at least 1"),
+    ({"target__evaluate_every_steps": 0}, "RunChoice.evaluate_every_steps: 0"),
+    ({"shape__global_every": 0}, "Shape.global_every: 0"),
+    ({"rack__devices_installed": 32}, "Rack.devices_installed: 32; at least 64"),
+    ({"mixture__phases": ()}, "the first at 0"),
+    ({"mixture__phases": (COOLDOWN, MAIN)}, "the first at 0"),
+    ({"mixture__cells": (replace(CELLS[0], weights=(1.0,)),)}, "a has 1 weights; 2 are needed"),
+    ({"tokens_per_active": float("nan")}, "Recipe.tokens_per_active: nan"),
+])  # fmt: skip
+def test_recipe_with_a_choice_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        change(**fields)
 
 
 def test_lint_of_a_statement_that_nobody_explained_says_so():
