@@ -128,14 +128,15 @@ def small_recipe():
     """A ladder in which everything agrees, on one device a rack."""
     shape = replace(
         HERO_535B.shape, vocabulary_size=2048, sequence_length=128, window=64, head_width=16, local_group=1, global_group=1,
-        global_every=1,        num_experts=16, experts_per_token=2, gated_norm_rank=8,
+        global_every=1, num_experts=16, experts_per_token=2, gated_norm_rank=8,
     )  # fmt: skip
     law = replace(HERO_535B.optimizer.law, sequence_length=128, widths=(32, 256), tokens=(1e3, 1e12), cap=None)
     ladder = tuple(RunChoice(width=width, racks=1, evaluate_every_steps=1) for width in (64, 128, 192))
     phase = PlannedPhase(name="main", start_fraction=0.0, budget_tokens=1)
     mixture = replace(HERO_535B.mixture, block_sequences=1, phases=(phase,))
     recipe = replace(
-        HERO_535B, tokens_per_active=20, shape=shape, ladder=ladder, target=RunChoice(width=256, racks=1, evaluate_every_steps=1), mixture=mixture,
+        HERO_535B, tokens_per_active=200, shape=shape, ladder=ladder,
+        target=RunChoice(width=256, racks=1, evaluate_every_steps=1), mixture=mixture,
         rack=replace(HERO_535B.rack, devices=1, devices_installed=1, sequences=8), storage_quota_bytes=None,
         optimizer=replace(HERO_535B.optimizer, law=law), context=replace(HERO_535B.context, stages=()),
     )  # fmt: skip
