@@ -5,6 +5,7 @@ token, and marked so.
 """
 
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from steps.mix.mixture import Mixture, blocks_of, read_mixture
 from steps.report.gather_data import STAGE_LABELS
 from steps.report.outputs import read_json, recorded_result
 from steps.tokenize.store import documents_file, read_index
+
+_FILES_AT_ONCE = 16  # a cell's file each; requests to an object store wait for each other otherwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +45,10 @@ def read_diet(cells: str, tokens: str, mixture: str) -> Diet:
     """
     ledger = read_table(cells, "ledger.parquet")
     index = read_index(tokens)
-    found = pa.concat_tables(
-        [read_table(tokens, documents_file(cell.name), ["id", "num_tokens"]) for cell in index.cells]
-    ).sort_by("id")
+    files = [documents_file(cell.name) for cell in index.cells]
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        tables = pool.map(lambda file: read_table(tokens, file, ["id", "num_tokens"]), files)
+        found = pa.concat_tables(tables).sort_by("id")
     kept = pc.call_function("equal", [ledger["fate"], pa.scalar(KEPT)])
     if not ledger["id"].filter(kept).combine_chunks().equals(found["id"].combine_chunks()):
         raise StepFailed(

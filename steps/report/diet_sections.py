@@ -190,7 +190,7 @@ def _samples(values: dict[str, Any]) -> Section:
             )
     documents = sum(documents for _, documents, _ in of_cell.values())
     said = shown_of(
-        len(samples), documents, f"kept documents, from {len(values['cell_samples'])} of {len(of_cell)} cells"
+        len(samples), documents, f"kept documents, from {len(values['cell_samples'])} of {len(of_cell):,} cells"
     )
     lead = "Kept documents of each cell, chosen by seeded hashes of their ids; of a long one a window that the same hash places."
     return Section("samples", "Documents", lead, [Samples(samples, said)])

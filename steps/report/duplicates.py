@@ -185,11 +185,11 @@ def _counts(result: dict[str, Any]) -> Section:
     rows = [(label, formats.count(result[name]), "") for name, label in names.items() if name in result]
     came, gone = result["documents_in_by_source"], result["removed_by_source"]
     sources = Table(
-        "Removed by source.",
+        "Removed by source, most first.",
         [Column("source"), Column("documents", "count"), Column("removed", "count"), Column("share", "percent")],
         [
             [name, count, gone.get(name, 0), gone.get(name, 0) / count if count else None]
-            for name, count in came.items()
+            for name, count in sorted(came.items(), key=lambda each: -gone.get(each[0], 0))
         ],
     )
     said = [f"Alarm: {each}" for each in result["alarms"]] + [f"Warning: {each}" for each in result["warnings"]]

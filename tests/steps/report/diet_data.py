@@ -142,7 +142,7 @@ def _place(source: str, row: dict[str, str]) -> dict[str, Any]:
     return {"id": row["id"], "source": source, "source_id": row["source_id"], "characters": len(row["text"])}
 
 
-def _tokens(folder: Path) -> None:
+def write_token_store(folder: Path) -> None:
     """A token a byte, so that what the page says can be worked out from the texts."""
     entries = []
     for path in sorted((folder / "cells" / "cells").iterdir()):
@@ -180,7 +180,7 @@ def diet_inputs() -> tuple[Path, dict[str, Any]]:
         }.items()
     }  # fmt: skip
     documents_by_cell(CellsConfig(sources=sources, **paths), DirectoryOut(folder / "cells"))
-    _tokens(folder)
+    write_token_store(folder)
     phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=2.0), start_fraction=0.8))
     weights = WeightsConfig(
         tokens=str(folder / "tokens"),

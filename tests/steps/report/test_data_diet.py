@@ -14,6 +14,7 @@ from steps.report.shown import WITHHELD_PERSONAL, WITHHELD_UNKNOWN
 from tests.directory_out import DirectoryOut
 from tests.steps.report.built_report import Page
 from tests.steps.report.diet_data import SECRET, SOURCES, diet_inputs, diet_page
+from tests.steps.report.large_diet import large_diet
 
 EVERY = 1_000
 """Documents of a cell on the page: all of them."""
@@ -126,6 +127,20 @@ def test_same_inputs_give_the_same_page(tmp_path):
     _, inputs = diet_inputs()
     data_diet(DataDietConfig(title="A <diet> & its page", **inputs), DirectoryOut(tmp_path))
     assert (tmp_path / "index.html").read_bytes() == (diet_page()[0] / "index.html").read_bytes()
+
+
+@pytest.mark.slow
+def test_ten_thousand_cells_make_a_page_that_says_what_it_leaves_out(tmp_path):
+    inputs = large_diet(tmp_path, cells=10_000, documents=10_000)
+    result = data_diet(DataDietConfig(**inputs), DirectoryOut(tmp_path / "page"))
+    text = (tmp_path / "page" / "index.html").read_text()
+    assert result.documents_kept == 10_000 and result.page_bytes < 500_000
+    assert "partial, 100 of 10,000 kept documents, from 100 of 10,000 cells" in text
+    assert "Partial, the first 500 of 2,000 rows" in text and "Partial, the first 40 of 10,000 rows" in text
+    twin = json.loads((tmp_path / "page" / "report.json").read_text())
+    assert len(twin["cube"]) == 10_000 == len({row["cell"] for row in twin["cube"]})
+    files = list((tmp_path / "page" / "ids").iterdir())
+    assert len(files) == 256 and max(path.stat().st_size for path in files) < 10_000
 
 
 def test_token_store_of_other_cells_is_refused(tmp_path):
