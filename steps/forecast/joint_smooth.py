@@ -22,6 +22,7 @@ import numpy as np
 from marin_exec import ConfigError, StepFailed
 from steps.config_checks import check_number
 from steps.forecast.curves import CONVENTIONS, Curve
+from steps.forecast.ladder_curves import interval_of
 from steps.forecast.method import Band, MarkForecast, MethodForecast
 from steps.forecast.noise import NOISE_FLOOR, EvaluationNoise, evaluation_noise, learning_rate_share
 
@@ -77,12 +78,14 @@ class JointSmooth:
         """Returns the forecast of a run (`steps.forecast.method.Method`).
 
         Raises:
-            StepFailed: fewer than two rungs, or all losses are too low for the asymptote's prior.
+            StepFailed: fewer than two rungs, evaluations that are not evenly spaced, or losses too low for the asymptote's prior.
         """
         from threadpoolctl import threadpool_limits
 
         if len(curves) < 2:
             raise StepFailed(f"forecast: {len(curves)} rungs; two or more are needed")
+        for curve in curves:
+            interval_of(sorted(curve.losses))
         noise = evaluation_noise(curves, self.final_rate_share)
         marks_M = np.array(marks)
         with threadpool_limits(limits=1):  # two BLAS threads add up in another order, and the last bits differ

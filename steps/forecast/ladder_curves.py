@@ -26,6 +26,20 @@ def marks_of(curves: Sequence[Curve]) -> list[float]:
     return marks
 
 
+def interval_of(marks: Sequence[float]) -> float:
+    """Returns the share of a run between evaluations.
+
+    Raises:
+        StepFailed: the marks are not the multiples of one interval.
+    """
+    every = marks[0]
+    if any(abs(mark - (index + 1) * every) > 1e-6 for index, mark in enumerate(marks)):
+        raise StepFailed(
+            f"forecast: evaluated at {list(marks)}; evenly spaced marks from the first interval on are needed"
+        )
+    return every
+
+
 def check_order(curves: Sequence[Curve], target_flops: Mapping[str, float], conventions: Sequence[str]) -> None:
     """Checks that rungs come smallest first and that the target is larger than all of them.
 

@@ -57,7 +57,7 @@ def evaluation_noise(curves: Sequence[Curve], final_share: float) -> EvaluationN
     """Returns the noise over all curves together.
 
     Args:
-        curves: evaluated at evenly spaced marks.
+        curves: evaluated at evenly spaced marks, as `steps.forecast.ladder_curves.interval_of` checks.
         final_share: learning rate at the end of a run, as a share of its peak.
 
     Raises:

@@ -17,7 +17,7 @@ from steps.files import write_json
 from steps.forecast.applicability import Applicability
 from steps.forecast.curves import CONVENTIONS, Conditions, Curve, curve_row, read_curves
 from steps.forecast.joint_smooth import JointSmooth
-from steps.forecast.ladder_curves import check_order, marks_of, shared_conditions
+from steps.forecast.ladder_curves import check_order, interval_of, marks_of, shared_conditions
 from steps.forecast.matched_progress import MatchedProgress
 from steps.forecast.method import MethodForecast
 
@@ -55,9 +55,7 @@ class RegisterConfig:
     method: MatchedProgress | JointSmooth
     """How it is made."""
     target: Target
-    """What it is of."""
-    evaluate_every: float = 0.05
-    """The target's evaluation interval, a share of the run."""
+    """What it is of; to be evaluated at the shares of its run that the rungs were."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, (MatchedProgress, JointSmooth)) or not isinstance(self.target, Target):
@@ -142,7 +140,7 @@ def registered_page(
         "method": config.method.id,
         "parameters": asdict(config.method),
         "compute": compute,
-        "evaluate_every": config.evaluate_every,
+        "evaluate_every": interval_of([mark.progress for mark in made.marks]),
         "applicability": asdict(applicability),
         "target": {"name": config.target.name, "flops": config.target.compute[compute]},
         "rungs": rungs,

@@ -66,7 +66,7 @@ def pipeline(params: Params) -> list[Step]:
     curves = Step("curves", run_curves, RunCurvesConfig(runs=rungs, evaluate_every=0.1))
     method = JointSmooth(computes=("flops",))
     target = Target(name="target", num_steps=STEPS, flops=TARGET_FLOPS)
-    config = RegisterConfig(curves=curves, method=method, target=target, evaluate_every=0.1)
+    config = RegisterConfig(curves=curves, method=method, target=target)
     made = Step("forecast", register, config)
     tried = Step("holdout", holdout, HoldoutConfig(curves=curves, method=method))
     large = RunConfig(

@@ -171,6 +171,14 @@ def test_order_of_losses_does_not_change_a_bit():
     assert METHOD.forecast(curves, {"flops": TARGET}, MARKS) == METHOD.forecast(turned, {"flops": TARGET}, MARKS)
 
 
+def test_evaluations_that_are_not_evenly_spaced_are_refused():
+    curves = ladder()
+    gap = {mark: loss for mark, loss in curves[1].losses.items() if mark != MARKS[3]}
+    curves[1] = Curve("r1", 1000, curves[1].flops, gap)
+    with pytest.raises(StepFailed, match="evenly spaced marks from the first interval on are needed"):
+        METHOD.forecast(curves, {"flops": TARGET}, MARKS)
+
+
 def test_losses_below_every_asymptote_are_refused():
     with pytest.raises(StepFailed, match=r"is not above any asymptote of the prior \(4\.4 and up\)"):
         JointSmooth(asymptote_mean=5.0, computes=("flops",)).forecast(ladder(), {"flops": TARGET}, MARKS)
