@@ -67,10 +67,10 @@ def source_names(sources: Iterable[Any]) -> list[str]:
 
 
 def check_sources(config: Any, field: str) -> None:
-    """Checks a tuple of `NamedInput`: at least one, each with a name of its own.
+    """Checks a tuple of `NamedInput`: at least one, each with a name of its own that can be a folder's in an output.
 
     Raises:
-        ConfigError: there is none, or a name occurs twice.
+        ConfigError: there is none, a name occurs twice, or one has an empty part, "." or ".." in it.
     """
     value, where = getattr(config, field), f"{type(config).__name__}.{field}"
     if not isinstance(value, (tuple, list)):
@@ -80,3 +80,8 @@ def check_sources(config: Any, field: str) -> None:
         raise ConfigError(f"{where} is empty; at least one NamedInput is needed")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{where} holds {repeated} more than once; each source needs a name of its own")
+    if wrong := [name for name in names if not {"", ".", ".."}.isdisjoint(name.split("/"))]:
+        raise ConfigError(
+            f"{where} holds a source named {wrong[0]!r}; names are folders in outputs: neither empty, nor with an empty, '.' "
+            f"or '..' part"
+        )

@@ -9,6 +9,7 @@ lie in one subdirectory a source. Paths are local paths or fsspec URLs.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -123,15 +124,16 @@ def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense at
         where: named in errors, e.g. the path of the attributes.
 
     Raises:
-        StepFailed: the ids differ in number or order, or a column is in both tables.
+        StepFailed: the ids differ in number or order, or are no strings, or a column is in both tables.
     """
     if documents.num_rows != attributes.num_rows:
         raise StepFailed(
             f"{where}: {attributes.num_rows} rows for {documents.num_rows} documents; a dense table has one row a "
             f"document; it was made from other documents"
         )
-    if not documents["id"].equals(attributes["id"]):
-        pairs = zip(documents["id"].to_pylist(), attributes["id"].to_pylist(), strict=True)
+    ids = _plain_strings(attributes["id"], where)
+    if not documents["id"].equals(ids):
+        pairs = zip(documents["id"].to_pylist(), ids.to_pylist(), strict=True)
         row, (wanted, got) = next((row, pair) for row, pair in enumerate(pairs) if pair[0] != pair[1])
         raise StepFailed(
             f"{where}: row {row} is for document {got} where the documents have {wanted}; "
@@ -146,6 +148,27 @@ def join_dense(documents: pa.Table, attributes: pa.Table, where: str = "dense at
             )
         documents = documents.append_column(attributes.schema.field(name), attributes[name])
     return documents
+
+
+def _plain_strings(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    """Returns ids as plain strings: tables that other programs wrote have large ones, views or dictionaries."""
+    values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(values) or pa.types.is_large_string(values) or pa.types.is_string_view(values)):
+        raise StepFailed(f"{where}: column 'id' has type {column.type}; strings, the ids of documents, are needed")
+    return column.cast(pa.string())
+
+
+def check_column(table: pa.Table, name: str, kind: Literal["boolean", "integer"], where: str) -> None:
+    """Checks a column that decides about documents: the text "false" would count as true, and a missing answer as one.
+
+    Raises:
+        StepFailed: it has values of another kind, or nulls.
+    """
+    is_right = {"boolean": pa.types.is_boolean, "integer": pa.types.is_integer}[kind]
+    if not is_right(table[name].type):
+        raise StepFailed(f"{where}: column {name!r} has type {table[name].type}; {kind} values are needed")
+    if nulls := table[name].null_count:
+        raise StepFailed(f"{where}: column {name!r} holds {nulls} nulls; none is allowed")
 
 
 def sparse_rows(ids: list[str], hits: pa.Table, where: str) -> list[int]:

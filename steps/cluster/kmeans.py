@@ -14,6 +14,8 @@ from marin_exec.errors import ConfigError, StepFailed
 
 _SEED_OF_NEXT_RESTART = 15_486_557
 """What faiss adds to the seed for each of its own restarts; so restarts here are the ones that it would make."""
+_FAISS_SEEDS = 2**31
+"""faiss takes seeds from 0 to one less."""
 _ROWS_AT_ONCE = 8_192
 """Vectors whose similarities to all centroids are held at a time: 160 MB with 5,000 centroids."""
 
@@ -63,7 +65,8 @@ def train_seeds(
     def train(seed: int, restart: int) -> tuple[np.ndarray, float]:
         # Sorted rows would put near-equal ones side by side; the seeded order also decides faiss's initial centroids.
         shuffled = np.ascontiguousarray(distinct[np.random.default_rng(seed).permutation(len(distinct))])
-        return _train_once(shuffled, num_clusters, seed + restart * _SEED_OF_NEXT_RESTART, iterations)
+        own_seed = (seed + restart * _SEED_OF_NEXT_RESTART) % _FAISS_SEEDS
+        return _train_once(shuffled, num_clusters, own_seed, iterations)
 
     with ThreadPoolExecutor(num_threads) as threads:
         tasks = [[threads.submit(train, seed, restart) for restart in range(restarts)] for seed in seeds]

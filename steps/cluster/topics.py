@@ -68,7 +68,7 @@ class TopicsConfig:
         check_sources(self, "documents")
         check_number(self, "num_clusters", "num_topics", "sample_documents", "iterations", "restarts", low=1)
         check_number(self, "num_terms", "merge_restarts", "intruder_questions", "num_threads", low=1)
-        check_number(self, "stability_seeds", "samples_per_topic", "exported_questions", low=0)
+        check_number(self, "stability_seeds", "samples_per_topic", "exported_questions", "seed", low=0)
         check_number(self, "num_topics", high=self.num_clusters)
         check_number(self, "min_topic_fraction", low=0, high=1 / self.num_topics)  # what all can have at once
         check_number(self, "alarm_fraction", above=0, high=1)

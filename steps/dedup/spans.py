@@ -21,7 +21,7 @@ from steps.config_checks import check_choice, check_number, check_sources
 from steps.contract import read_documents
 from steps.dedup.exact import id_runs
 from steps.dedup.sources import source_shards
-from steps.documents import NamedInput, read_table, write_table
+from steps.documents import NamedInput, read_table, sparse_rows, write_table
 
 _SEPARATORS = {"paragraph": re.compile(r"\n(?:[^\S\n]*\n)+"), "line": re.compile(r"\n")}
 _HASHES = pa.schema([("row", pa.int64()), ("start", pa.int64()), ("end", pa.int64()), ("hash", pa.binary(16))])
@@ -90,13 +90,12 @@ def spans_of(text: str, unit: str, min_characters: int) -> Iterator[tuple[int, i
 
 def hash_spans(item: SpansItem, shard: ShardOut) -> int:
     """Writes `hashes/<source>/<shard>`, a row a span in order; returns the characters of the texts."""
-    duplicates = set(read_table(item.exact_path, item.shard, ["id"])["id"].to_pylist())
     documents = read_documents(item.path, item.shard, ["id", "text"])
+    exact = read_table(item.exact_path, item.shard, ["id"])
+    duplicates = set(sparse_rows(documents["id"].to_pylist(), exact, f"{item.exact_path}/{item.shard}"))
     rows, characters = [], 0
-    for row, (identifier, text) in enumerate(
-        zip(documents["id"].to_pylist(), documents["text"].to_pylist(), strict=True)
-    ):
-        if identifier in duplicates:
+    for row, text in enumerate(documents["text"].to_pylist()):
+        if row in duplicates:
             continue
         characters += len(text)
         for start, end, compared in spans_of(text, item.unit, item.min_characters):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from marin_exec import ConfigError, InputPath, Out, StepFailed, added_default, kind
 from steps.config_checks import check_number, check_sources
 from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, join_dense, read_table, sparse_rows, write_table
+from steps.documents import NamedInput, check_column, join_dense, read_table, sparse_rows, write_table
 from steps.seeded_ranks import choice_rank
 
 
@@ -129,6 +129,7 @@ def _candidates(config: HeldoutConfig, source: NamedInput, shard: str) -> Candid
     if config.heuristics is not None:
         where = f"{config.heuristics}/{source.name}"
         joined = join_dense(documents.select(["id"]), read_table(where, shard, ["id", "keep"]), f"{where}/{shard}")
+        check_column(joined, "keep", "boolean", f"{where}/{shard}")
         trainable &= joined["keep"].to_numpy()
     eligible = trainable
     if config.longest_characters is not None:

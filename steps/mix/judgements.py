@@ -6,13 +6,14 @@ error.
 """
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
 from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, join_dense, read_table, shard_names, sparse_rows
+from steps.documents import NamedInput, check_column, join_dense, read_table, shard_names, sparse_rows
 
 KEPT = "kept"
 FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
@@ -83,8 +84,8 @@ def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[
             topic or a quality bucket out of range.
     """
     documents = read_documents(source.path, shard)
-    topics = _dense(documents, paths.topics, source.name, shard, ["topic"])["topic"].to_numpy()
-    buckets = _dense(documents, paths.quality, source.name, shard, ["bucket"])["bucket"].to_numpy()
+    topics = _dense(documents, paths.topics, source.name, shard, ["topic"], "integer")["topic"].to_numpy()
+    buckets = _dense(documents, paths.quality, source.name, shard, ["bucket"], "integer")["bucket"].to_numpy()
     _check_range("topic", topics, 0, 32_767, f"{paths.topics}/{source.name}/{shard}")
     _check_range("bucket", buckets, 0, 4, f"{paths.quality}/{source.name}/{shard}")
     fates, reasons = [KEPT] * documents.num_rows, [""] * documents.num_rows
@@ -111,7 +112,7 @@ def judge_shard(source: NamedInput, shard: str, paths: AttributePaths) -> tuple[
 def _hits(documents: pa.Table, source: str, shard: str, paths: AttributePaths) -> dict[str, dict[int, str]]:
     """What is against which rows, and why, in the order in which the judgements are asked."""
     ids = documents["id"].to_pylist()
-    heuristics = _dense(documents, paths.heuristics, source, shard, ["keep", "reasons"])
+    heuristics = _dense(documents, paths.heuristics, source, shard, ["keep", "reasons"], "boolean")
     decisions = zip(heuristics["keep"].to_pylist(), heuristics["reasons"].to_pylist(), strict=True)
     return {
         "exact_duplicate": _sparse(ids, paths.exact, source, shard, ["kept_source"]),
@@ -128,17 +129,18 @@ def first_reason(fate: str, reason: str) -> str:
         return reason.split(",")[0].split(":")[0].strip()
     if fate == "contaminated":
         return reason.rsplit(" max_overlap=", 1)[0]
-    return reason.split(" ")[0] or fate
+    if fate == "fuzzy_duplicate":
+        return reason.rsplit(" ", 2)[0]  # less the id and the containment; a source's name may have spaces
+    return reason or fate
 
 
-def _dense(documents: pa.Table, path: str, source: str, shard: str, columns: list[str]) -> pa.Table:
+def _dense(
+    documents: pa.Table, path: str, source: str, shard: str, columns: list[str], kind: Literal["boolean", "integer"]
+) -> pa.Table:
+    """The documents' ids with columns of a dense table; the first of them, which decides, is of a kind."""
     where = f"{path.rstrip('/')}/{source}"
     table = join_dense(documents.select(["id"]), read_table(where, shard, ["id", *columns]), f"{where}/{shard}")
-    for column in columns:
-        if table[column].null_count:
-            raise StepFailed(
-                f"{where}/{shard}: column {column!r} holds {table[column].null_count} nulls; none is allowed"
-            )
+    check_column(table, columns[0], kind, f"{where}/{shard}")
     return table
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,15 @@ class Layout:
     over_cap: Literal["error", "water_fill"]
 
 
+def check_budgets(config: Any) -> None:
+    """Raises ConfigError unless the `budgets_tokens` of a config name a budget, and each is at least a token."""
+    if not config.budgets_tokens or min(config.budgets_tokens) < 1:
+        raise ConfigError(
+            f"{type(config).__name__}.budgets_tokens: {config.budgets_tokens}; give the tokens of each run that uses the "
+            f"mixture"
+        )
+
+
 def lay_out(layout: Layout, index: TokenIndex, raw: np.ndarray) -> Mixture:
     """Returns the mixture that weights of cells come to.
 
@@ -34,8 +43,12 @@ def lay_out(layout: Layout, index: TokenIndex, raw: np.ndarray) -> Mixture:
         index: of the token store, with C cells.
         raw: float64[P, C], weights of the cells in each phase; rows sum to 1.
 
+    A component without one whole sequence, and with too little weight for one in a block, gets none: its weight goes to
+    the others.
+
     Raises:
-        ConfigError: a component is above the cap and may not or cannot be brought down, or has not one whole sequence.
+        ConfigError: a component is above the cap and may not or cannot be brought down, or has more weight than that and
+            not one whole sequence; or a cell is called as the tail is.
     """
     groups = _components(index.cells, raw, layout)
     names = [name for name, _ in groups]
@@ -43,6 +56,8 @@ def lay_out(layout: Layout, index: TokenIndex, raw: np.ndarray) -> Mixture:
     tokens = np.array([sum(index.cells[i].tokens for i in members) for _, members in groups], dtype=np.int64)
     sequences = np.maximum(tokens - 1, 0) // layout.sequence_length
     available = sequences * layout.sequence_length
+    asked = weights
+    weights = _without_crumbs(weights, sequences, layout.block_sequences)
     _check_available(names, weights, available)
     starts, cap, block = layout.phase_starts, layout.max_epochs, layout.block_sequences
     runs = [max(1, budget // layout.sequence_length) for budget in layout.budgets_tokens]  # sequences of each
@@ -79,9 +94,7 @@ def lay_out(layout: Layout, index: TokenIndex, raw: np.ndarray) -> Mixture:
         ),
         capped=tuple(name for name, held in zip(names, capped, strict=True) if held),
         rounded_down=tuple(name for name, rounded in zip(names, down, strict=True) if rounded),
-        rounded_to_zero=tuple(
-            name for row, name in enumerate(names) if np.any((weights[row] > 0) & (counts[row] == 0))
-        ),
+        rounded_to_zero=tuple(name for row, name in enumerate(names) if np.any((asked[row] > 0) & (counts[row] == 0))),
     )
 
 
@@ -97,10 +110,23 @@ def _components(cells: Sequence[CellEntry], raw: np.ndarray, layout: Layout) -> 
         small = cell.tokens < layout.min_sequences * layout.sequence_length + 1 or (share.size and share.min() < 1)
         (tail if small and share.size else alone).append(i)
     groups = [(cells[i].name, [i]) for i in alone]
+    if tail and any(name == TAIL for name, _ in groups):
+        raise ConfigError(
+            f"a cell is called {TAIL!r}, as are the cells together that are too small; give it another name"
+        )
     return [*groups, (TAIL, tail)] if tail else groups
+
+
+def _without_crumbs(weights: np.ndarray, sequences: np.ndarray, block_sequences: int) -> np.ndarray:
+    """Weights, float64[C, P], less those of components of which nothing could be drawn and nothing need be."""
+    crumbs = (sequences == 0) & np.all(weights * block_sequences < 1, axis=1)
+    left = np.where(crumbs[:, None], 0.0, weights)
+    return left / left.sum(axis=0) if crumbs.any() else weights
 
 
 def _check_available(names: list[str], weights: np.ndarray, available: np.ndarray) -> None:
     for name, row, tokens in zip(names, weights, available, strict=True):
         if tokens == 0 and row.sum() > 0:
-            raise ConfigError(f"component {name} has weight but not one whole sequence; lower sequence_length")
+            raise ConfigError(
+                f"component {name} has weight but not one whole sequence; lower sequence_length, or give its cells no weight"
+            )

@@ -54,7 +54,8 @@ class Mixture:
     rounded_down: tuple[str, ...]
     """Components that one more sequence could take above max_epochs: they are never rounded up."""
     rounded_to_zero: tuple[str, ...]
-    """Components with a weight too small for one sequence a block in some phase: they are not seen in it."""
+    """Components with a weight too small for one sequence a block in some phase: they are not seen in it. So are those
+    of so little weight that have not one whole sequence."""
 
 
 def blocks_of(mixture: Mixture, num_sequences: int) -> RunBlocks:

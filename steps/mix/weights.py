@@ -11,7 +11,7 @@ import numpy as np
 
 from marin_exec import ConfigError, InputPath, Out, added_default, kind
 from steps.config_checks import check_choice, check_number
-from steps.mix.layout import Layout, lay_out
+from steps.mix.layout import Layout, check_budgets, lay_out
 from steps.mix.mixture import MIXTURE_FILE, TAIL, Mixture, write_mixture
 from steps.mix.weights_file import read_weights
 from steps.tokenize.store import CellEntry, TokenIndex, read_index
@@ -100,10 +100,7 @@ class WeightsConfig:
         starts = [phase.start_fraction for phase in self.phases]
         if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
             raise ConfigError(f"WeightsConfig.phases start at {starts}; the first must be 0, each above the one before")
-        if not self.budgets_tokens or min(self.budgets_tokens) < 1:
-            raise ConfigError(
-                f"WeightsConfig.budgets_tokens: {self.budgets_tokens}; give the tokens of each run that uses the mixture"
-            )
+        check_budgets(self)
         check_number(self, "sequence_length", "min_sequences", "block_sequences", low=1)
         check_number(self, "block_sequences", below=_MAX_BLOCK)
         check_number(self, "max_epochs", above=0)
@@ -197,10 +194,12 @@ def phase_weights(rule: Proportional | WeightTable | StoredWeights, index: Token
         weights = np.array([cell.tokens for cell in index.cells], dtype=np.float64) ** rule.size_exponent
         if rule.quality_exponent:
             weights *= np.array([_bucket(name) + 1.0 for name in names]) ** rule.quality_exponent
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0) or weights.sum() <= 0:
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total) or np.any(weights < 0) or total <= 0:
         bad = [name for name, weight in zip(names, weights, strict=True) if not weight >= 0]
         raise ConfigError(f"weights must be finite, not negative, and not all 0; wrong for {bad or 'all cells'}")
-    return weights / weights.sum()
+    return weights / total
 
 
 def _table_weights(rule: WeightTable, index: TokenIndex, names: list[str]) -> np.ndarray:

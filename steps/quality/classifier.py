@@ -62,6 +62,7 @@ class ClassifierConfig:
         check_sources(self, "documents")
         check_number(self, "hash_bits", low=4, high=20)
         check_number(self, "num_folds", low=2)
+        check_number(self, "seed", low=0)
         check_number(self, "max_characters", "min_labels_per_type", "num_resamples", low=1)
         check_number(self, "positive_score", above=1, high=5)
         check_choice(self, "calibration", METHODS)

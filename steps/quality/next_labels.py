@@ -55,6 +55,7 @@ class NextLabelsConfig:
         check_sources(self, "documents")
         check_number(self, "count", low=1)
         check_number(self, "random_fraction", low=0, high=1)
+        check_number(self, "seed", low=0)
         check_number(self, "members", low=2)
         check_number(self, "candidates_per_source", low=2, high=4_000)  # a shard returns so many lines
         names = [source.name for source in self.documents]

@@ -1,3 +1,4 @@
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,3 +51,11 @@ def test_check_sources_none_or_a_name_twice_is_refused():
         check_sources(Settings(), "sources")
     with pytest.raises(ConfigError, match=r"Settings\.sources holds \['two'\] more than once"):
         check_sources(Settings(sources=(two, one, two)), "sources")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../docs", "web/", "/web", "a//b", "a/./b"])
+def test_check_sources_name_that_is_no_folder_of_its_own_is_refused(name):
+    """Two names of one folder would write over each other, and ".." would leave the output."""
+    with pytest.raises(ConfigError, match=rf"Settings\.sources holds a source named '{re.escape(name)}'"):
+        check_sources(Settings(sources=(NamedInput(name=name, path="/x"),)), "sources")
+    check_sources(Settings(sources=(NamedInput(name="web/en.2026 (new)", path="/x"),)), "sources")

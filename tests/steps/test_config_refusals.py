@@ -16,8 +16,11 @@ from steps.embed.encoders import HttpEncoder, MiniLm, SentenceTransformers, Stat
 from steps.heldout.select import HeldoutConfig
 from steps.heuristics.judge import HeuristicsConfig
 from steps.mix.cells import CellsConfig
+from steps.mix.search.candidate import CandidateConfig
+from steps.mix.search.designs import DesignsConfig
 from steps.mix.weights import Phase, Proportional, WeightsConfig, WeightTable
 from steps.quality.classifier import ClassifierConfig
+from steps.quality.next_labels import NextLabelsConfig
 from steps.quality.scores import ScoresConfig
 from steps.tokenize.bpe import BpeConfig
 from steps.tokenize.cache import CacheConfig
@@ -39,6 +42,9 @@ REQUIRED = {
     WeightTable: {"weights": {"c00q0": 1.0}},
     Phase: {"rule": Proportional()},
     WeightsConfig: {"tokens": "/t", "sequence_length": 128, "budgets_tokens": (1_000,)},
+    CandidateConfig: {"tokens": "/t", "surrogate": "/s", "sequence_length": 128, "budgets_tokens": (1_000,)},
+    DesignsConfig: {"tokens": "/t", "num_designs": 4},
+    NextLabelsConfig: {"documents": (SOURCE,), "embeddings": "/e", "labels": "/l", "classifier": "/c"},
     ClassifierConfig: {"documents": (SOURCE,), "embeddings": "/e", "labels": "/l"},
     ScoresConfig: {"documents": (SOURCE,), "embeddings": "/e", "classifier": "/c"},
     BpeConfig: {"documents": "/d", "vocabulary_size": 300},
@@ -84,6 +90,17 @@ WRONG = [
     (WeightsConfig, {"block_sequences": 65_536}),
     (WeightsConfig, {"max_epochs": 0.0}),
     (WeightsConfig, {"over_cap": "ignore"}),
+    (CandidateConfig, {"budgets_tokens": ()}),
+    (CandidateConfig, {"budgets_tokens": (1_000, -1)}),
+    (CandidateConfig, {"phase_starts": ()}),
+    (CandidateConfig, {"phase_starts": (0.5, 0.8)}),
+    (CandidateConfig, {"phase_starts": (0.0, float("nan"))}),
+    (CandidateConfig, {"phase_starts": (0.0, 1.0)}),
+    (CandidateConfig, {"seed": -1}),
+    (DesignsConfig, {"seed": -1}),
+    (TopicsConfig, {"seed": -1}),
+    (NextLabelsConfig, {"seed": -1}),
+    (ClassifierConfig, {"seed": -1}),
     (ClassifierConfig, {"num_folds": 1}),
     (ClassifierConfig, {"hash_bits": 21}),
     (ClassifierConfig, {"positive_score": 6.0}),

@@ -111,6 +111,34 @@ def test_join_dense_other_rows_is_an_error(change):
         join_dense(table, change(table.select(["id"])), "quality/code")
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda ids: ids.cast(pa.large_string()),
+        lambda ids: ids.cast(pa.string_view()),
+        lambda ids: ids.dictionary_encode(),
+        lambda ids: ids.cast(pa.large_string()).dictionary_encode(),
+    ],
+)
+def test_join_dense_ids_of_any_string_type_are_the_documents(written):
+    """Polars writes large strings, pandas categories as dictionaries: the ids are the same, or differ with a place."""
+    table = documents("a", "b", "c")
+    ids = table["id"].combine_chunks()
+
+    def attributes(ids: pa.Array) -> pa.Table:
+        return pa.table({"id": written(ids), "score": [1, 2, 3]})
+
+    joined = join_dense(table, attributes(ids))
+    assert joined["id"].equals(table["id"]) and joined["score"].to_pylist() == [1, 2, 3]
+    with pytest.raises(StepFailed, match="row 0 is for document"):
+        join_dense(table, attributes(ids[::-1]))
+
+
+def test_join_dense_ids_that_are_no_strings_are_refused():
+    with pytest.raises(StepFailed, match="quality/code: column 'id' has type int64"):
+        join_dense(documents("a"), pa.table({"id": [1], "score": [1]}), "quality/code")
+
+
 def test_join_dense_column_in_both_is_an_error():
     table = documents("a")
     with pytest.raises(StepFailed, match="'text' is in the documents too"):

@@ -16,8 +16,9 @@ import numpy as np
 from marin_exec import InputPath, Out, StepFailed, kind
 from steps.config_checks import check_number
 from steps.files import write_json
-from steps.mix.layout import Layout, lay_out
+from steps.mix.layout import Layout, check_budgets, lay_out
 from steps.mix.mixture import Mixture
+from steps.mix.search.designs import check_phase_starts
 from steps.mix.search.features import cell_shares, mixture_features
 from steps.mix.search.regression import Fitted
 from steps.mix.search.sampling import sample_mixture
@@ -63,7 +64,9 @@ class CandidateConfig:
         check_number(self, "sequence_length", "block_sequences", "min_sequences", "num_rounds", low=1)
         check_number(self, "num_samples", low=_LAID_OUT)
         check_number(self, "max_epochs", "reach", above=0)
-        check_number(self, "caution", low=0)
+        check_budgets(self)
+        check_phase_starts(self)
+        check_number(self, "caution", "seed", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ A design depends on the token store, the seed and its number alone, so that a la
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class DesignsConfig:
         check_number(self, "num_designs", low=2)
         check_number(self, "lowest_concentration", "highest_concentration", above=0)
         check_number(self, "linked_share", low=0, high=1)
+        check_number(self, "seed", low=0)
         check_phase_starts(self)
         if self.lowest_concentration > self.highest_concentration:
             raise ConfigError(
@@ -57,12 +59,12 @@ class DesignsResult:
     """Mean over designs and phases of the total variation distance from proportional: the share of the run that moves."""
 
 
-def check_phase_starts(config: DesignsConfig) -> None:
-    """Raises ConfigError unless phases start at 0 and rise, below 1."""
+def check_phase_starts(config: Any) -> None:
+    """Raises ConfigError unless the `phase_starts` of a config begin at 0 and rise, below 1."""
     starts = config.phase_starts
-    if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)) or starts[-1] >= 1:
+    if not starts or starts[0] != 0 or not all(a < b for a, b in pairwise([*starts, 1.0])):
         raise ConfigError(
-            f"DesignsConfig.phase_starts: {starts}; the first must be 0, each above the one before, the last below 1"
+            f"{type(config).__name__}.phase_starts: {starts}; the first must be 0, each above the one before, the last below 1"
         )
 
 

@@ -52,6 +52,7 @@ class SurrogateConfig:
     def __post_init__(self) -> None:
         check_sources(self, "runs")
         check_number(self, "num_folds", low=2)
+        check_number(self, "seed", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

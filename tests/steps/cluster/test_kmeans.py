@@ -51,6 +51,13 @@ def test_kmeans_several_seeds_at_once_are_each_as_alone():
         assert centroids.tobytes() == train(vectors, 7, seed=seed, restarts=2).tobytes()
 
 
+@pytest.mark.parametrize("seed", [2**31 - 1, 2**31, 10**30])
+def test_kmeans_any_seed_will_do(seed):
+    """faiss takes 31 bits of it, and each restart adds to it."""
+    vectors, _ = blobs(3, 10, 8, 0.5)
+    assert train(vectors, 3, seed=seed).shape == (3, 8)
+
+
 def test_assign_blocks_of_rows_change_nothing(monkeypatch):
     vectors, _ = blobs(5, 40, 12, 0.5)
     centroids = train(vectors, 7)

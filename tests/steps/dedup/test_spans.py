@@ -1,6 +1,7 @@
 """Repeated paragraphs and lines: which places are named, and what is left without them."""
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -163,6 +164,16 @@ def test_spans_made_from_other_documents_are_refused(tmp_path):
         )
         with pytest.raises(StepFailed, match=message):
             documents_without_spans(config, DirectoryOut(tmp_path / "out"))
+
+
+def test_spans_exact_duplicates_of_other_documents_are_refused(tmp_path):
+    """Their ids are nowhere in these documents: left alone, copies that exact deduplication removes would be compared."""
+    source, other = write_documents(tmp_path / "a", ["text"]), write_documents(tmp_path / "b", ["copy", "other"])
+    copies = write_documents(tmp_path / "copies", ["copy"])
+    sources = (replace(copies, name="copies"), replace(other, name=source.name))
+    exact_duplicates(ExactConfig(sources=sources), DirectoryOut(tmp_path / "exact"))
+    with pytest.raises(StepFailed, match="not among the documents of that shard"):
+        repeated_spans(SpansConfig(sources=(source,), exact=str(tmp_path / "exact")), DirectoryOut(tmp_path / "out"))
 
 
 def test_spans_config_names_what_is_allowed(tmp_path):

@@ -222,6 +222,11 @@ def rewrite(path: Path, change) -> None:
 FIRST = "part-00000.parquet"
 
 
+def retyped(table: pa.Table, column: str, type: pa.DataType) -> pa.Table:
+    """A table as another program may write it: the text "false" counts as true, and a bucket 3.0 names a cell c00q3.0."""
+    return table.set_column(table.column_names.index(column), column, table[column].cast(type))
+
+
 @pytest.mark.parametrize(
     ("table", "change", "message"),
     [
@@ -231,6 +236,11 @@ FIRST = "part-00000.parquet"
         ("topics", lambda t: t.set_column(1, "topic", pa.array([-1] * t.num_rows, pa.int16())), "topic -1 in row 0"),
         ("quality", lambda t: t.set_column(1, "bucket", pa.array([5] * t.num_rows, pa.int8())), "bucket 5 in row 0"),
         ("quality", lambda t: t.set_column(1, "bucket", pa.array([None] * t.num_rows, pa.int8())), "nulls"),
+        ("quality", lambda t: retyped(t, "bucket", pa.float64()), "'bucket' has type double; integer values"),
+        ("quality", lambda t: retyped(t, "bucket", pa.bool_()), "'bucket' has type bool; integer values"),
+        ("topics", lambda t: retyped(t, "topic", pa.string()), "'topic' has type string; integer values"),
+        ("heuristics", lambda t: retyped(t, "keep", pa.string()), "'keep' has type string; boolean values"),
+        ("heuristics", lambda t: retyped(t, "keep", pa.int8()), "'keep' has type int8; boolean values"),
         ("heldout", lambda t: pa.table({"id": ["f" * 32]}), "not among the documents of that shard"),
         ("documents", lambda t: t.take(list(range(t.num_rows))[::-1]), "not sorted and unique"),
     ],
@@ -279,6 +289,17 @@ def test_cells_exact_duplicate_in_two_sources_is_kept_once(world, tmp_path):
     documents_by_cell(config, DirectoryOut(tmp_path / "out"))
     rows = [r for r in pq.read_table(tmp_path / "out/ledger.parquet").to_pylist() if r["id"] == hit]
     assert [(row["source"], row["fate"]) for row in rows] == [("code", "kept"), ("docs", "exact_duplicate")]
+
+
+def test_cells_funnel_counts_duplicates_by_the_whole_name_of_a_source(world, tmp_path):
+    names = {"code": "my code", "docs": "docs (2026)"}
+    world.texts = {names[source]: texts for source, texts in world.texts.items()}
+    world.exact = {"docs text 0": "my code"}
+    world.fuzzy = {"docs text 1": ("docs (2026)", "1" * 32, 0.95), "docs text 2": ("my code", "0" * 32, 0.9)}
+    documents_by_cell(world.write(), DirectoryOut(tmp_path / "out"))
+    by_reason = json.loads((tmp_path / "out/funnel.json").read_text())["by_reason"]
+    assert by_reason["exact_duplicate"] == {"my code": 1}
+    assert by_reason["fuzzy_duplicate"] == {"docs (2026)": 1, "my code": 1}
 
 
 def test_cells_sources_of_one_name_are_refused(world, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from marin_exec import ConfigError, StepFailed
 from steps.mix.layout import Layout, lay_out
 from steps.mix.mixture import read_mixture
-from steps.mix.weights import Phase, Proportional, StoredWeights, WeightTable
+from steps.mix.weights import Phase, Proportional, StoredWeights, WeightTable, phase_weights
 from steps.mix.weights_file import cell_weights, write_weights
 from steps.tokenize.store import CellEntry, TokenIndex, read_index
 from tests.steps.mix.token_stores import make_mixture, random_cell, write_store
@@ -139,6 +139,50 @@ def test_weights_name_what_gets_no_sequence_in_a_block(store, tmp_path):
     mixture = read_mixture(path)
     assert mixture.components[-1].cells == ("c01q2",) and mixture.components[-1].counts == (0,)
     assert result.rounded_to_zero == ["tail"]
+
+
+def store_of(**tokens: int) -> TokenIndex:
+    cells = tuple(
+        CellEntry(name=name, tokens=count, documents=1, bytes=9, digest=name) for name, count in tokens.items()
+    )
+    return TokenIndex(
+        begin_token=0, end_token=None, vocabulary_size=9, tokenizer_digest="0", split="train", cells=cells
+    )
+
+
+LAYOUT = Layout(
+    sequence_length=32, budgets_tokens=(64_000,), phase_starts=(0.0, 0.8), block_sequences=64, min_sequences=4,
+    max_epochs=8.0, over_cap="error",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("crumbs", [{"c09q0": 1}, {"c09q0": 32}, {"c08q1": 1, "c09q0": 2, "c09q4": 20}])
+def test_lay_out_cells_without_one_whole_sequence_get_none_and_are_named(crumbs):
+    """One document in a cell of its own must not stop a mixture of 200 others."""
+    index = store_of(c00q0=20_000, c01q0=30_000, **crumbs)
+    mixture = lay_out(LAYOUT, index, np.stack([phase_weights(Proportional(), index)] * 2))
+    assert mixture.rounded_to_zero == ("tail",)
+    assert mixture.components[-1].counts == (0, 0) == mixture.components[-1].exposures[:1] * 2
+    assert np.sum([each.weights for each in mixture.components], axis=0) == pytest.approx([1, 1])
+    without = lay_out(LAYOUT, store_of(c00q0=20_000, c01q0=30_000), np.array([[0.4, 0.6]] * 2))
+    assert [each.counts for each in mixture.components[:2]] == [each.counts for each in without.components]
+
+
+def test_lay_out_weight_that_nothing_can_give_is_refused():
+    with pytest.raises(ConfigError, match=r"tail has weight but not one whole sequence; .* give its cells no weight"):
+        lay_out(LAYOUT, store_of(c00q0=20_000, c01q0=9), np.array([[0.9, 0.1]] * 2))
+
+
+def test_lay_out_cell_called_as_the_tail_is_refused_where_there_is_one():
+    weights = np.array([[0.5, 0.49, 0.01]] * 2)
+    with pytest.raises(ConfigError, match="a cell is called 'tail'"):
+        lay_out(LAYOUT, store_of(code=20_000, tail=20_000, small=100), weights)
+    assert len(lay_out(LAYOUT, store_of(code=20_000, tail=20_000), weights[:, :2] / 0.99).components) == 2
+
+
+def test_weights_whose_sum_is_no_number_are_refused():
+    with pytest.raises(ConfigError, match="weights must be finite"):
+        phase_weights(WeightTable(weights={"a": 1e308, "b": 1e308}), store_of(a=10, b=10))
 
 
 @pytest.mark.parametrize("block", [0, 65_536])
