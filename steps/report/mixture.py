@@ -61,7 +61,8 @@ def mixture_report(config: MixtureReportConfig, out: Out) -> MixtureReportResult
     """Writes the page and its twin.
 
     Raises:
-        StepFailed: an output lacks a file, or mixture, tokenizer or candidate are not of the token store.
+        StepFailed: an output lacks a file; mixture, tokenizer or candidate are not of the token store; or a run is of another
+            mixture.
     """
     from steps.report.mixture_sections import sections
     from steps.report.stage_page import write_stage_page
@@ -122,7 +123,7 @@ def gather(config: MixtureReportConfig) -> dict[str, Any]:
         "tail": mixture_gather.tail(mixture, index, overall["config"].get("min_sequences")),
         "got_zero": mixture_gather.got_zero(mixture),
         "blocks": mixture_gather.blocks(mixture),
-        "simulated": mixture_gather.simulated(mixture, config.runs),
+        "simulated": mixture_gather.simulated(mixture, config.mixture, config.runs),
         "candidate": config.candidate and search_gather.candidate(config.candidate, mixture, index),
         "gain": config.gain and search_gather.gain(config.gain),
     }

@@ -9,7 +9,7 @@ from steps.documents import NamedInput
 from steps.mix.blocks import phase_lengths
 from steps.mix.mixture import TAIL, Mixture, blocks_of
 from steps.mix.simulated_epochs import simulated_sizes
-from steps.report.outputs import read_json, recorded_config
+from steps.report.outputs import read_json, recorded_config, was_made_from
 from steps.tokenize.store import TokenIndex
 
 
@@ -139,8 +139,17 @@ def blocks(mixture: Mixture) -> list[dict[str, Any]]:
     return rows
 
 
-def simulated(mixture: Mixture, runs: tuple[NamedInput, ...]) -> list[dict[str, Any]]:
-    """Returns of each run what it stands for, and what of the data it uses; None of a run that stands for itself."""
+def simulated(mixture: Mixture, mixture_path: str, runs: tuple[NamedInput, ...]) -> list[dict[str, Any]]:
+    """Returns of each run what it stands for, and what of the data it uses; None of a run that stands for itself.
+
+    Raises:
+        StepFailed: a run was trained on another mixture, as far as the store knows.
+    """
+    for run in runs:
+        if was_made_from(run.path, mixture_path) is False:
+            raise StepFailed(
+                f"report: the run {run.name!r} ({run.path}) was not trained on the mixture {mixture_path}; name only runs that were"
+            )
     sizes = np.array([each.sequences for each in mixture.components], dtype=np.int64)
     rows = []
     for run in runs:

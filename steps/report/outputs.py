@@ -51,6 +51,17 @@ def recorded_config(path: str) -> dict[str, str]:
     return {name.removeprefix("config."): value for name, value in fields.items() if name.startswith("config.")}
 
 
+def was_made_from(path: str, other: str) -> bool | None:
+    """Returns whether the step that wrote `path` was given an output like the one at `other`; None where no store says."""
+    from marin_exec.lineage import record_at
+
+    try:
+        wanted, dependencies = record_at(other), record_at(path).dependencies
+    except StoreError:  # as for results
+        return None
+    return any(each.output_digest == wanted.output_digest for each in dependencies)
+
+
 def _bytes(path: str) -> bytes:
     try:
         return read_bytes(path)

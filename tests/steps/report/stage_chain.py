@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from marin_exec import Out, Step, kind, main
+from marin_exec import InputPath, Out, Step, kind, main
 from steps.cluster.topics import TopicsConfig, topics
 from steps.documents import DOCUMENT_SCHEMA, NamedInput, document_id, read_table, write_table
 from steps.embed.documents import EmbedResult
 from steps.embed.vectors import embedding_table, quantize, scale_of
+from steps.files import write_json
 from steps.mix.cells import CellsConfig, documents_by_cell
 from steps.mix.weights import Phase, Proportional, WeightsConfig, mixture_weights
 from steps.quality.classifier import ClassifierConfig, classifier
@@ -176,6 +177,18 @@ def languages(config: NothingConfig, out: Out) -> dict[str, int]:
     return {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    trained_on: InputPath
+
+
+@kind("test/simulating_run", version=1)
+def run(config: RunConfig, out: Out) -> dict[str, int]:
+    """What train/language_model says of a small run that stands for a larger one."""
+    write_json(out.file("run.json"), {"tokens": 2_000, "simulated_budget_tokens": 20_000, "subset_seed": 5})
+    return {}
+
+
 def mixed(sources: tuple[NamedInput, ...], topic: Step, scored: Step) -> dict[str, Any]:
     """Cells, a tokenizer, a token store and a mixture of which one cell and the tail are small."""
     columns = {
@@ -199,7 +212,8 @@ def mixed(sources: tuple[NamedInput, ...], topic: Step, scored: Step) -> dict[st
     )  # fmt: skip
     mixture = Step("mixture", mixture_weights, weights)
     spoken = Step("languages", languages, NothingConfig(sources=sources))
-    return {"cells": kept, "tokenizer": bpe, "tokens": tokens, "mixture": mixture, "languages": spoken}
+    runs = (NamedInput(name="a <run>", path=Step("run", run, RunConfig(trained_on=mixture))),)
+    return {"runs": runs, "cells": kept, "tokenizer": bpe, "tokens": tokens, "mixture": mixture, "languages": spoken}
 
 
 def pipeline() -> list[Step]:

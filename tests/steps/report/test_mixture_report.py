@@ -145,9 +145,20 @@ def test_run_that_stands_for_a_larger_one_uses_its_share(tmp_path):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "run.json").write_text(json.dumps(each))
     runs = tuple(NamedInput(name=f"run{number}", path=str(tmp_path / str(number))) for number in range(2))
-    whole, part = mixture_gather.simulated(MIXTURE, runs)
+    whole, part = mixture_gather.simulated(MIXTURE, str(tmp_path), runs)
     assert (whole["sequences_used"], whole["stands_for_tokens"]) == (180, None)
     assert (part["sequences_used"], part["sequences"], part["held_at_one"]) == (9, 180, 0)  # 60 * 100 // 2,000 of each
+
+
+def test_run_on_another_mixture_is_refused():
+    pages = chain_pages()
+    mixture, run = str(pages.folder("mixture")), str(pages.folder("run"))
+    (found,) = pages.twin("mixture")["simulated"]
+    sizes = [each.sequences for each in read_mixture(mixture).components]
+    assert found["sequences_used"] == sum(max(min(size, 1), size // 10) for size in sizes)
+    assert (found["stands_for_tokens"], found["subset_seed"], found["run"]) == (20_000, 5, "a <run>")
+    with pytest.raises(StepFailed, match="was not trained on the mixture"):
+        mixture_gather.simulated(read_mixture(mixture), str(pages.folder("tokens")), (NamedInput(name="a", path=run),))
 
 
 def test_candidate_of_a_search_is_set_beside_the_mixture(tmp_path):
