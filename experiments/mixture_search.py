@@ -1,5 +1,6 @@
 """A search for mixture weights on the quickstart's data: small runs, a surrogate of them, a candidate, and a check of its gain.
 
+`search/report` is the page of it, with the tokens and the mixture that it came to.
 The data, tokens and held-out sets are the quickstart's own steps: in one store, what either has made the other does not
 make again. The weights are for a run of `TARGET_TOKENS`; the proxies see as large a part of each cell as theirs is of it.
 """
@@ -12,9 +13,11 @@ from quickstart import pipeline as quickstart
 
 from marin_exec import Step, main
 from marin_exec.step import topological
+from steps.documents import NamedInput
 from steps.ladder.config import ladder_config
 from steps.ladder.rule import rung
 from steps.mix.search.swarm import SearchSize, weight_search
+from steps.report.mixture import MixtureReportConfig, mixture_report
 from steps.train.language_model import TrainConfig
 from steps.train.threads import train_resources
 
@@ -42,7 +45,13 @@ def pipeline() -> list[Step]:
         "search", tokens=tokens, sequence_length=SEQUENCE_LENGTH, target_tokens=TARGET_TOKENS, proxy=proxy, size=SIZE,
         resources=train_resources(1, compiled=COMPILED),
     )  # fmt: skip
-    return [search.gain]
+    checks = zip(SIZE.check_seeds, search.gain.config.candidate_runs, strict=True)
+    page = MixtureReportConfig(
+        title="A search for mixture weights", tokens=tokens, mixture=search.mixture, tokenizer=made["tokenizer"],
+        cells=made["mix/cells"], topics=made["cluster/topics"], candidate=search.candidate, gain=search.gain,
+        runs=tuple(NamedInput(name=f"candidate, seed {seed}", path=run) for seed, run in checks),
+    )  # fmt: skip
+    return [search.gain, Step("search/report", mixture_report, page)]
 
 
 if __name__ == "__main__":

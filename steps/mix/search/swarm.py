@@ -47,6 +47,8 @@ class WeightSearch:
     proxies: tuple[ProxyRun, ...]
     surrogate: Step
     candidate: Step
+    mixture: Step
+    """The candidate as mix/weights lays it out for the target's tokens."""
     gain: Step
 
     def phases(self, phase_starts: tuple[float, ...]) -> tuple[Phase, ...]:
@@ -126,7 +128,9 @@ def weight_search(
         proxy_seed=size.seed,
     )
     gain = Step(f"{name}/gain", mixture_gain, pairs)
-    return WeightSearch(designs=designs, proxies=tuple(proxies), surrogate=surrogate, candidate=candidate, gain=gain)
+    return WeightSearch(
+        designs=designs, proxies=tuple(proxies), surrogate=surrogate, candidate=candidate, mixture=chosen, gain=gain
+    )
 
 
 def _phases(weights: Step, file: str, starts: tuple[float, ...]) -> tuple[Phase, ...]:

@@ -74,6 +74,7 @@ def test_weight_search_steps_are_one_graph_without_repeats():
     proportional = [by_name[f"search/run/proportional-seed{seed}"].config for seed in (1, 2)]
     assert [config.seed for config in proportional] == [1, 2]
     assert {config.mixture for config in proportional} == {search.proxies[0].mixture}  # made once, trained three times
+    assert {by_name[f"search/run/candidate-seed{seed}"].config.mixture for seed in (1, 2)} == {search.mixture}
     assert {by_name[name].config.simulated_budget_tokens for name in runs} == {TARGET}
 
 
