@@ -49,7 +49,7 @@ def _counts(sources: list[dict[str, Any]]) -> Section:
             ("came in", formats.count(total[1]), ""),
             *((f"dropped: {label}", formats.count(total[3 + at]), "") for at, label in enumerate(REASONS.values())),
             ("documents", formats.count(total[5]), ""),
-            ("texts that were changed", formats.count(_sum([value for value in total[7:11] if value is not None])), ""),
+            ("changes to texts", formats.count(_sum([value for value in total[7:11] if value is not None])), ""),
             ("sources that break the contract", formats.count(broken), ""),
         ]
     )
