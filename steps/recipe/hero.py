@@ -109,6 +109,7 @@ HERO_535B = Recipe(
         ),
         available_tokens=23_106_103_007_622,
         max_epochs=8.0,
+        simulate_below_flops=1e23,
     ),
     context=ContextSchedule(
         qk_mult=1.3,

@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     lint_ladder.rates_follow,
     lint_data.mixture_budget,
     lint_data.epochs,
+    lint_data.simulated_epochs,
     lint_data.stage_starts,
     lint_data.longer_sequences,
     lint_running.mesh_divides,

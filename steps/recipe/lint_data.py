@@ -62,6 +62,25 @@ def epochs(recipe: Recipe) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def simulated_epochs(recipe: Recipe) -> Iterator[Finding]:
+    """A rung stands for the large run, which stands for itself."""
+    limit = recipe.mixture.simulate_below_flops
+    for run in recipe.runs:
+        budget, large = run.simulated_budget_tokens, run.choice is recipe.target
+        if budget is not None and (large or run.horizon.tokens >= budget):
+            yield finding(
+                "simulated-epochs", "error", run=run.name, stated=f"data repeats as in {budget:.4g} tokens below {limit:.3g} FLOPs",
+                configured=f"{run.horizon.tokens:.4g} tokens, {run.flops():.3g} FLOPs",
+                remark="most of its data would be left out, though it stands for no larger run; lower the limit",
+            )  # fmt: skip
+        elif limit is not None and not large and budget is None:
+            yield finding(
+                "simulated-epochs", "mismatch", run=run.name, stated=f"data repeats in runs below {limit:.3g} FLOPs",
+                configured=f"{run.flops():.3g} FLOPs",
+                remark="it sees fresh data where the smaller rungs see repeats; its loss is not on their curve",
+            )  # fmt: skip
+
+
 def stage_starts(recipe: Recipe) -> Iterator[Finding]:
     """A stage begins where it was planned or decided, at every batch that the run may have by then."""
     block = recipe.mixture.block_sequences

@@ -65,6 +65,8 @@ class MixturePlan:
     """Most often that any cell may be seen in the budgets of all phases together."""
     cells: tuple[CellShare, ...] = ()
     """Left empty where the weights are not part of the recipe."""
+    simulate_below_flops: float | None = None
+    """Runs with fewer FLOPs repeat their data as often as the budgets say, on a share of it; None: every run uses all data."""
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "block_sequences", "available_tokens")

@@ -178,6 +178,13 @@ class Rung:
         """Its data, at the batch that it starts with."""
         return self.stages_at(self.horizon.batch_sequences)
 
+    @property
+    def simulated_budget_tokens(self) -> int | None:
+        """The tokens that it stands for, by whose budget its data repeats; None if it uses all data."""
+        plan = self.recipe.mixture
+        small = plan.simulate_below_flops is not None and self.flops() < plan.simulate_below_flops
+        return plan.budget_tokens if small else None
+
     def stages_at(self, batch_sequences: int) -> tuple[Stage, ...]:
         """Returns its stages if an update had so many sequences, as after a change of context."""
         return stages(

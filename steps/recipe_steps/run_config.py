@@ -1,12 +1,11 @@
 """From a run of a recipe to the config that trains it: every number that training takes is the recipe's.
 
-Four things differ from the published run, for `train/language_model` is another program:
+Three things differ from the published run, for `train/language_model` is another program:
 
 * it is evaluated at even shares of the run, which are the marks that a forecast is scored at; the recipe's own cadence has a
   shorter last interval, and in one rung two evaluations for one mark;
 * weight decay on gates and router, put on at step 58,014 there, is off: here it can only begin with the run;
-* longer sequences and a mixture decided on the way are other runs, which go on from a checkpoint;
-* a rung's simulated budget is the mixture's reference budget, not what the large run trains on.
+* longer sequences and a mixture decided on the way are other runs, which go on from a checkpoint.
 """
 
 from marin_exec import InputPath, Resources
@@ -80,7 +79,7 @@ def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: 
         mixture: mixture over that store.
         evaluation: token store of the held-out sets.
     """
-    recipe, horizon, large = run.recipe, run.horizon, is_target(run)
+    recipe, horizon = run.recipe, run.horizon
     return TrainConfig(
         model=model_config(run),
         optimizer=optimizer_config(run),
@@ -93,15 +92,10 @@ def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: 
         z_loss=recipe.z_loss,
         evaluate_every=1 / recipe.ladder_evaluations,
         checkpoint_every=run.checkpoints.every_steps / horizon.num_steps,
-        simulated_budget_tokens=None if large else recipe.mixture.budget_tokens,
-        real=large,
+        simulated_budget_tokens=run.simulated_budget_tokens,
+        real=run.choice is recipe.target,
         racks=run.mesh.racks,
     )
-
-
-def is_target(run: Rung) -> bool:
-    """Returns whether a run is the large one of its recipe."""
-    return run.choice is run.recipe.target
 
 
 def run_resources(run: Rung, *, devices_per_process: int) -> Resources:

@@ -102,6 +102,8 @@ FAULTS = [
     ("epochs", "recipe", {"mixture__cells": CELLS, "mixture__max_epochs": 2.0}),
     ("weights", "recipe", {"mixture__cells": (CELLS[0], replace(CELLS[1], weights=(0.5, 0.4)))}),
     ("available-tokens", "recipe", {"mixture__cells": (CELLS[0], replace(CELLS[1], available_tokens=1))}),
+    ("simulated-epochs", "d6144", {"mixture__simulate_below_flops": 1e25}),
+    ("simulated-epochs", "d2048", {"mixture__simulate_below_flops": 1e21}),
     ("stage-start", "d1024", {"ladder": (LADDER[0], replace(LADDER[1], changes=(LATE,)), *LADDER[2:])}),
     ("context-order", "d6144", {"context__stages": tuple(reversed(HERO_535B.context.stages))}),
     ("context-batch", "d6144", {"context__stages": (ContextStage(start_fraction=0.5, sequence_length=5000),)}),
@@ -133,7 +135,7 @@ def small_recipe():
     law = replace(HERO_535B.optimizer.law, sequence_length=128, widths=(32, 256), tokens=(1e3, 1e12), cap=None)
     ladder = tuple(RunChoice(width=width, racks=1, evaluate_every_steps=1) for width in (64, 128, 192))
     phase = PlannedPhase(name="main", start_fraction=0.0, budget_tokens=1)
-    mixture = replace(HERO_535B.mixture, block_sequences=1, phases=(phase,))
+    mixture = replace(HERO_535B.mixture, block_sequences=1, phases=(phase,), simulate_below_flops=None)
     recipe = replace(
         HERO_535B, tokens_per_active=200, shape=shape, ladder=ladder,
         target=RunChoice(width=256, racks=1, evaluate_every_steps=1), mixture=mixture,
