@@ -66,7 +66,7 @@ def simulated_epochs(recipe: Recipe) -> Iterator[Finding]:
     """A rung stands for the large run, which stands for itself."""
     limit = recipe.mixture.simulate_below_flops
     for run in recipe.runs:
-        budget, large = run.simulated_budget_tokens, run.choice is recipe.target
+        budget, large = run.simulated_budget_tokens, run.is_target
         if budget is not None and (large or run.horizon.tokens >= budget):
             yield finding(
                 "simulated-epochs", "error", run=run.name, stated=f"data repeats as in {budget:.4g} tokens below {limit:.3g} FLOPs",
@@ -134,6 +134,6 @@ def longer_sequences(recipe: Recipe) -> Iterator[Finding]:
 def _batches(run: Rung) -> list[int]:
     """Returns the sequences of an update: at the start, and at each later length that divides it, for the target alone."""
     tokens = run.horizon.tokens_per_step
-    longer = run.recipe.context.stages if run.choice is run.recipe.target else ()
+    longer = run.recipe.context.stages if run.is_target else ()
     later = [tokens // stage.sequence_length for stage in longer if tokens % stage.sequence_length == 0]
     return list(dict.fromkeys([run.horizon.batch_sequences, *later]))

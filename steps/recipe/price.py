@@ -8,13 +8,15 @@ from steps.recipe.flops import (
     EVERY_LAYER,
     PUBLISHED,
     PUBLISHED_WITH_HEAD,
-    TRAINING_PASSES,
     FlopConvention,
     forward_flops_per_token,
+    training_flops,
 )
 from steps.recipe.parameters import checkpoint_bytes
 from steps.recipe.recipe import Recipe, Rung
 
+CONVENTIONS = {"published": PUBLISHED, "published_with_head": PUBLISHED_WITH_HEAD, "every_layer": EVERY_LAYER}
+"""Conventions of FLOPs by the names that a price has for them."""
 _SECONDS_A_DAY = 86_400
 
 
@@ -85,7 +87,7 @@ class RunPrice:
     active_parameters: int
     total_parameters: int
     flops: dict[str, int]
-    """Training FLOPs by convention: "published", "published_with_head", "every_layer"."""
+    """Training FLOPs by the names of `CONVENTIONS`."""
     days: float
     """Of training, without evaluations, checkpoints and failures."""
     chip_hours: float
@@ -124,12 +126,12 @@ class Price:
 
 def price(recipe: Recipe, assumptions: Assumptions) -> Price:
     """Returns what a recipe costs."""
-    runs = tuple(run_price(run, assumptions, target=run.choice is recipe.target) for run in recipe.runs)
+    runs = tuple(run_price(run, assumptions) for run in recipe.runs)
     *rungs, target = runs
     return Price(
         recipe=recipe.name,
         runs=runs,
-        ladder_share={key: sum(run.flops[key] for run in rungs) / value for key, value in target.flops.items()},
+        ladder_share={name: recipe.ladder_share(convention) for name, convention in CONVENTIONS.items()},
         ladder_chip_hours_share=sum(run.chip_hours for run in rungs) / target.chip_hours,
         days=sum(run.days for run in runs),
         token_store_bytes=recipe.mixture.available_tokens * assumptions.token_bytes,
@@ -137,25 +139,18 @@ def price(recipe: Recipe, assumptions: Assumptions) -> Price:
     )
 
 
-def run_price(run: Rung, assumptions: Assumptions, *, target: bool) -> RunPrice:
-    """Returns what one run costs; `target` says that the large run's speeds are its own."""
+def run_price(run: Rung, assumptions: Assumptions) -> RunPrice:
+    """Returns what one run costs."""
     geometry, horizon, chips = run.geometry, run.horizon, run.mesh.devices
-    speeds = assumptions.target_speeds if target else (Speed(from_step=0, mfu=assumptions.ladder_mfu),)
-    per_token = forward_flops_per_token(geometry, assumptions.convention)
-    seconds = sum(
-        TRAINING_PASSES
-        * per_token
-        * horizon.tokens_per_step
-        * steps
-        / (speed.mfu * assumptions.chip.peak_flops * chips)
-        for speed, steps in _stretches(speeds, horizon.num_steps)
-    )
+    seconds = _seconds(run, assumptions)
     checkpoint = checkpoint_bytes(
         geometry, parameter_bytes=assumptions.parameter_bytes, state_bytes=assumptions.state_bytes
     )
     kept = len(run.checkpoints.steps(horizon.num_steps))
     evaluations = len(run.evaluations.steps(horizon.num_steps))
-    evaluation_flops = evaluations * assumptions.evaluation_tokens * per_token
+    evaluation_flops = (
+        evaluations * assumptions.evaluation_tokens * forward_flops_per_token(geometry, assumptions.convention)
+    )
     return RunPrice(
         name=run.name,
         chips=chips,
@@ -163,11 +158,7 @@ def run_price(run: Rung, assumptions: Assumptions, *, target: bool) -> RunPrice:
         tokens=horizon.tokens,
         active_parameters=run.active_parameters,
         total_parameters=run.total_parameters,
-        flops={
-            "published": run.flops(PUBLISHED),
-            "published_with_head": run.flops(PUBLISHED_WITH_HEAD),
-            "every_layer": run.flops(EVERY_LAYER),
-        },
+        flops={name: run.flops(convention) for name, convention in CONVENTIONS.items()},
         days=seconds / _SECONDS_A_DAY,
         chip_hours=seconds / 3600 * chips,
         tokens_per_second=horizon.tokens / seconds,
@@ -179,6 +170,14 @@ def run_price(run: Rung, assumptions: Assumptions, *, target: bool) -> RunPrice:
         evaluation_flops=evaluation_flops,
         evaluation_share=evaluation_flops / run.flops(assumptions.convention),
     )
+
+
+def _seconds(run: Rung, assumptions: Assumptions) -> float:
+    """Returns how long the run trains."""
+    speeds = assumptions.target_speeds if run.is_target else (Speed(from_step=0, mfu=assumptions.ladder_mfu),)
+    a_step = training_flops(run.geometry, run.horizon.tokens_per_step, assumptions.convention)
+    peak = assumptions.chip.peak_flops * run.mesh.devices
+    return sum(a_step * steps / (speed.mfu * peak) for speed, steps in _stretches(speeds, run.horizon.num_steps))
 
 
 def _stretches(speeds: tuple[Speed, ...], num_steps: int) -> list[tuple[Speed, int]]:

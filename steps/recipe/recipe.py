@@ -97,6 +97,10 @@ class Recipe:
         """The ladder's runs, then the large one."""
         return (*self.rungs, self.target_run)
 
+    def ladder_share(self, convention: FlopConvention = PUBLISHED_WITH_HEAD) -> float:
+        """Returns the FLOPs of all rungs over those of the large run."""
+        return sum(rung.flops(convention) for rung in self.rungs) / self.target_run.flops(convention)
+
     def run(self, name: str) -> "Rung":
         """Returns a run by its name, such as "d768".
 
@@ -120,6 +124,11 @@ class Rung:
     def name(self) -> str:
         """By its width, e.g. "d768"."""
         return f"d{self.choice.width}"
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it is the large run."""
+        return self.choice is self.recipe.target
 
     @property
     def geometry(self) -> Geometry:

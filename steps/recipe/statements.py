@@ -66,10 +66,6 @@ class Statement:
         )
 
 
-def _ladder_share(run: Rung) -> float:
-    return sum(rung.flops() for rung in run.recipe.rungs) / run.recipe.target_run.flops()
-
-
 QUANTITIES: dict[str, Callable[[Rung, int], float]] = {
     "active parameters": lambda run, _: run.active_parameters,
     "total parameters": lambda run, _: run.total_parameters,
@@ -83,7 +79,7 @@ QUANTITIES: dict[str, Callable[[Rung, int], float]] = {
     "forward FLOPs a token": lambda run, _: forward_flops_per_token(run.geometry, PUBLISHED),
     "training FLOPs": lambda run, _: run.flops(PUBLISHED),
     "training FLOPs with output head": lambda run, _: run.flops(PUBLISHED_WITH_HEAD),
-    "ladder share of FLOPs": lambda run, _: _ladder_share(run),
+    "ladder share of FLOPs": lambda run, _: run.recipe.ladder_share(),
     "Adam peak rate": lambda run, _: run.rates.adam,
     "hyperball peak rate": lambda run, _: run.rates.hyperball,
     "hyperball rate": lambda run, step: run.rates.hyperball_at(step),

@@ -93,7 +93,7 @@ def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: 
         evaluate_every=1 / recipe.ladder_evaluations,
         checkpoint_every=run.checkpoints.every_steps / horizon.num_steps,
         simulated_budget_tokens=run.simulated_budget_tokens,
-        real=run.choice is recipe.target,
+        real=run.is_target,
         racks=run.mesh.racks,
     )
 
