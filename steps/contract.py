@@ -85,7 +85,7 @@ def check_documents(table: pa.Table, where: str) -> None:
         StepFailed: a column is missing or not str, ids are not sorted and unique or not those of the texts, or a text
             is blank.
     """
-    _check_types({name: table.schema.field(name).type for name in table.column_names}, where)
+    _check_types(table.schema, where)
     _check(table, where)
 
 
@@ -95,7 +95,7 @@ def _id_range(where: str) -> tuple[str, str] | None:
         with open_file(where, "rb") as file:
             parquet = pq.ParquetFile(file)
             metadata, schema = parquet.metadata, parquet.schema_arrow
-            _check_types({name: schema.field(name).type for name in schema.names}, where)
+            _check_types(schema, where)
             columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
             lows, highs = [], []
             for group in range(metadata.num_row_groups):
@@ -114,8 +114,11 @@ def _id_range(where: str) -> tuple[str, str] | None:
     return (min(lows), max(highs)) if lows else None
 
 
-def _check_types(types: dict[str, pa.DataType], where: str) -> None:
+def _check_types(schema: pa.Schema, where: str) -> None:
+    types = dict(zip(schema.names, schema.types, strict=True))
     for field in DOCUMENT_SCHEMA:
+        if (count := schema.names.count(field.name)) > 1:
+            raise StepFailed(f"{where}: {count} columns are called {field.name!r}. {_ADVICE}")
         found = types.get(field.name)
         if found != field.type:
             problem = f"is missing; it has {sorted(types)}" if found is None else f"has type {found}"

@@ -6,6 +6,7 @@ with personal data is never shown at all (`shown`); this is for the rest.
 """
 
 import re
+import unicodedata
 
 DOT = "\N{BULLET}"
 
@@ -13,13 +14,18 @@ _JOINERS = re.compile("[\u00ad\u200b\u2060\ufeff]")
 """Draw nothing, and hide an address from a pattern. Not the joiners U+200C and U+200D, which Persian and Hindi spell with."""
 _ACTING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\uffff]")
 """Turn the direction of what follows, or are no characters."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+"""Draws nothing (Unicode's Default_Ignorable_Code_Point, controls), or only on the character before: looked through."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _AT = (
     r"(?:[@\uff20]|%40|&\#0*64;|&\#[xX]0*40;|&commat;"
     r"|\s?[\[({<]\s?(?:at|AT|At|@)\s?[\])}>]\s?|\s(?:AT|at)\s(?=\S+\s(?:DOT|dot)\s))"
 )
-_DOT = r"(?:[.\u3002\uff0e]|\s?[\[({<]\s?(?:dot|DOT|Dot|\.)\s?[\])}>]\s?|\s(?:DOT|dot)\s)"
+_DOT = r"(?:[.\u3002\uff0e]|&\#0*46;|&\#[xX]0*2[eE];|&period;|\s?[\[({<]\s?(?:dot|DOT|Dot|\.)\s?[\])}>]\s?|\s(?:DOT|dot)\s)"
 _EMAIL = re.compile(
     rf"""(?:"[^"\n]{{1,64}}"|[\w.+\-'!\#$%&*/=?^`{{|}}~\u200c\u200d]{{1,64}}){_AT}
     (?:(?:[\w\-]{{1,63}}{_DOT}){{1,8}}[^\W\d_][\w\-]{{1,62}}|localhost\b|\[[\d.:a-fA-F]{{3,45}}\])""",
@@ -47,9 +53,30 @@ _EDGE_NUMBER = r"(?![+()\s./-]{0,3}\d{4}-\d\d-\d\d(?!\d))[+()\s.\-/]{0,3}\d(?:[\
 
 def mask_personal(text: str) -> str:
     """Returns the text with letters and digits of addresses and numbers replaced by `DOT`: it keeps its length."""
+    if text.isascii() and not _UNSEEN.search(text):
+        return _dotted(text)
+    places = [place for place, character in enumerate(text) if not _UNSEEN.match(character)]
+    plain = "".join(_plain(text[place]) for place in places)
+    characters = list(text)
+    for place, before, after in zip(places, plain, _dotted(plain), strict=True):
+        if after != before:
+            characters[place] = after
+    return "".join(characters)
+
+
+def _dotted(plain: str) -> str:
     for pattern in (_EMAIL, _INTERNATIONAL, _CALLED, _AMERICAN, _NATIONAL):
-        text = pattern.sub(_dots, text)
-    return text
+        plain = pattern.sub(_dots, plain)
+    return plain
+
+
+def _plain(character: str) -> str:
+    """A full-width or small form as the usual one, any script's digit as ASCII's."""
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return str(digit)
+    usual = unicodedata.normalize("NFKC", character)
+    return usual if len(usual) == 1 else character
 
 
 def masked(text: str, *, cut_before: bool = False, cut_after: bool = False) -> str:

@@ -84,7 +84,7 @@ class FilesResult:
     """Digest of the files read: paths, sizes, checksums."""
 
 
-@kind("sources/files", version=1)
+@kind("sources/files", version=2)
 def read_files(config: FilesConfig, out: Out) -> FilesResult:
     """Writes the documents of files as `raw-NNNNN.parquet`, one a file.
 
@@ -100,7 +100,7 @@ def read_files(config: FilesConfig, out: Out) -> FilesResult:
     return _read(found, manifest_entries(found), config.reading, out)
 
 
-@kind("sources/adopt", version=1)
+@kind("sources/adopt", version=2)
 def adopt_files(config: AdoptConfig, out: Out) -> FilesResult:
     """Writes the documents of files as `raw-NNNNN.parquet`, after checking the files against their stated manifest.
 

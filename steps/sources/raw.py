@@ -5,6 +5,7 @@ source's own order, blank and repeated texts included. Ids come later, in normal
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -38,8 +39,19 @@ class RawDocument(NamedTuple):
 
 
 def metadata_json(fields: Mapping[str, Any]) -> str:
-    """Returns fields as a JSON object with sorted keys; values that JSON lacks (dates, decimals) become strings."""
-    return json.dumps(fields, sort_keys=True, ensure_ascii=False, default=str)
+    """Returns fields as a JSON object with sorted keys; values that JSON lacks become strings: dates, decimals, "nan", "inf"."""
+    try:
+        return json.dumps(fields, sort_keys=True, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:  # a number that is none: pandas writes what is missing so
+        return json.dumps(_finite(fields), sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def raw_name(index: int) -> str:

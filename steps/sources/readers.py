@@ -118,7 +118,10 @@ class Reader:
             decoded, replaced = self._text(line, where)
             try:
                 record = json.loads(decoded)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (
+                ValueError,
+                RecursionError,
+            ) as error:  # JSONDecodeError, or a number of more digits than Python reads
                 self._fail(where, f"not JSON ({error})", "One JSON object a line is needed; mend or remove the line")
             if not isinstance(record, dict):
                 self._fail(where, f"a JSON {type(record).__name__}", "One JSON object a line is needed")
@@ -130,8 +133,9 @@ class Reader:
             parquet = pq.ParquetFile(file)
             names = parquet.schema_arrow.names
             for field in filter(None, (self.text_field, self.id_field)):
-                if field not in names:
-                    self._fail("", f"no column {field!r}; it has {names}", "Set text_field and id_field to its columns")
+                if (count := names.count(field)) != 1:
+                    problem = f"{count or 'no'} column{'s' * (count > 1)} {field!r}; it has {names}"
+                    self._fail("", problem, "Set text_field and id_field to columns of it, each there once")
             for batch in parquet.iter_batches(batch_size=1_024):
                 # As bytes: a string column may hold invalid UTF-8, which must meet the policy and not a traceback.
                 position = batch.schema.get_field_index(self.text_field)
@@ -153,6 +157,8 @@ class Reader:
     def _bytes_column(self, column: pa.Array, found: pa.DataType) -> list[bytes | None]:
         if pa.types.is_dictionary(found):
             column, found = column.dictionary_decode(), found.value_type
+        if pa.types.is_string_view(found):
+            column, found = column.cast(pa.string()), pa.string()
         if not (pa.types.is_string(found) or pa.types.is_large_string(found)):
             self._fail("", f"column {self.text_field!r} has type {found}", "Set text_field to a column of strings")
         return column.cast(pa.large_binary()).to_pylist()
@@ -175,7 +181,8 @@ class Reader:
             source_id = str(record.pop(self.id_field))
         # JSON can spell lone surrogates, which no UTF-8 text can hold.
         text, unpaired = self._text(text.encode("utf-8", "surrogatepass"), where)
-        self.replaced += replaced or unpaired
+        source_id, unpaired_id = self._text(source_id.encode("utf-8", "surrogatepass"), where)
+        self.replaced += replaced or unpaired or unpaired_id
         metadata = metadata_json({**record, "file": self.name})
         return RawDocument(source_id, text, metadata.encode("utf-8", "replace").decode())
 

@@ -60,6 +60,7 @@ BROKEN_COLUMNS = [
         r"'source_id' is missing; it has \['id', 'metadata', 'text'\]",
     ),
     (lambda: documents("a").drop_columns(["id"]), "'id' is missing"),
+    (lambda: documents("a").append_column("text", pa.array(["b"])), "2 columns are called 'text'"),
     (lambda: documents("a").set_column(1, "text", pa.array([3])), "'text' has type int64; string is needed"),
     (lambda: documents("a").cast(pa.schema([(n, pa.large_string()) for n in DOCUMENT_SCHEMA.names])), "large_string"),
 ]

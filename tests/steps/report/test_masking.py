@@ -1,5 +1,7 @@
 """Masking of personal data: what is one, what only looks like it, and what masking may not change."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +79,34 @@ def test_masking_long_text_takes_no_long_time():
     """No pattern may go back and forth over a long run of digits or of name characters."""
     for text in ("1" * 50_000, "a." * 25_000, "0 1" * 20_000, "a@" * 20_000, "(" * 50_000, "+1 " * 20_000):
         assert len(mask_personal(text)) == len(text)
+
+
+UNSEEN = "\x00\x1b\u034f\u0301\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u202e\u2060\u2066\u3164\ufe0f\ufeff\U000e0041\U000e0101"
+NEEDLES = ("jane.doe@example.com", "+49 30 1234567", "415-555-0132", "030/123 45 67")
+
+
+@given(st.sampled_from(NEEDLES), st.lists(st.tuples(st.integers(0, 20), st.sampled_from(UNSEEN)), max_size=5))
+def test_masking_what_draws_nothing_hides_no_address(needle, inserted):
+    """Directions of writing, joiners, selectors, tags, fillers and controls stand in texts, by chance or to hide something."""
+    text = needle
+    for place, character in inserted:
+        text = text[:place] + character + text[place:]
+    found = mask_personal(f"before {text}, after")
+    assert len(found) == len(text) + 14 and found.startswith("before ") and found.endswith(", after")
+    assert not any(character.isalnum() for character in found[7:-7].replace("\u115f", "").replace("\u3164", ""))
+    assert [each for each in found if each in UNSEEN] == [each for each in text if each in UNSEEN]
+
+
+@pytest.mark.parametrize("digits", ["０１２３４５６７８９", "٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९"])
+def test_masking_digits_of_any_script_are_digits(digits):
+    translated = "030-1234-5678".translate({ord(str(number)): digit for number, digit in enumerate(digits)})
+    assert mask_personal(f"({translated})") == f"({DOT * 3}-{DOT * 4}-{DOT * 4})"
+
+
+@pytest.mark.parametrize(
+    "text", ["０３－１２３４－５６７８", "jane﹫example.com", "jane@example&#46;com", "jane&#64;example&#x2E;com"]
+)
+def test_masking_other_forms_of_the_same_signs_hide_nothing(text):
+    assert DOT in mask_personal(text) and not {"1", "１", "jane", "example"} & set(
+        re.findall(r"\w+", mask_personal(text))
+    )

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import importlib
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -100,6 +101,7 @@ def test_corrupt_gzip_after_many_lines_says_about_where_and_what_to_do(tmp_path)
         (b'{"body": "b", "n": 1}', r"a\.jsonl:2: no 'text'; it has \['body', 'n'\].*text_field"),
         (b'{"text": null}', r"a\.jsonl:2: no 'text'"),
         (b'{"text": 3}', r"a\.jsonl:2: field 'text' holds 3"),
+        (b'{"text": "t", "n": ' + b"1" * 5_000 + b"}", r"a\.jsonl:2: not JSON .*4300 digits"),
     ],
 )
 def test_jsonl_bad_line_is_an_error_that_names_it(tmp_path, line, message):
@@ -119,6 +121,31 @@ def test_jsonl_invalid_utf8_under_replace_policy_is_kept_and_counted(tmp_path):
     assert result.replaced == 2
 
 
+def test_jsonl_half_a_surrogate_pair_in_the_id_meets_the_policy_for_texts(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "t", "key": "\\ud83d"}\n')
+    with pytest.raises(StepFailed, match=r"a\.jsonl:1: invalid UTF-8"):
+        read(tmp_path, str(tmp_path), format="jsonl", id_field="key")
+    result, documents = read(tmp_path, str(tmp_path), format="jsonl", id_field="key", invalid_utf8="replace")
+    assert documents[0].source_id == "\ufffd" * 3 and result.replaced == 1
+
+
+def test_metadata_numbers_that_json_lacks_become_strings(tmp_path):
+    """pandas writes a missing number as NaN, which no JSON reader but Python's takes."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    columns = {"score": [1.5, math.nan, -math.inf], "nested": [{"x": [math.nan]}, {"x": [2.0]}, None]}
+    pq.write_table(pa.table({"text": ["a", "b", "c"], **columns}), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "d", "n": [NaN, {"m": Infinity}]}\n')
+    _, rows = read(tmp_path, str(tmp_path / "a.parquet"), format="parquet")
+    _, (line,) = read(tmp_path / "b", str(tmp_path / "b.jsonl"), format="jsonl")
+    found = [json.loads(each.metadata, parse_constant=refuse) for each in (*rows, line)]
+    assert [each.get("score") for each in found] == [1.5, "nan", "-inf", None]
+    assert [each.get("nested") for each in found] == [{"x": ["nan"]}, {"x": [2.0]}, None, None]
+    assert found[-1]["n"] == ["nan", {"m": "inf"}]
+
+
 def test_jsonl_id_field_becomes_source_id_and_must_be_there(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines({"body": "b", "key": 7}))
     _, documents = read(tmp_path, str(tmp_path), format="jsonl", text_field="body", id_field="key")
@@ -127,7 +154,9 @@ def test_jsonl_id_field_becomes_source_id_and_must_be_there(tmp_path):
         read(tmp_path, str(tmp_path), format="jsonl", text_field="body", id_field="id")
 
 
-@pytest.mark.parametrize("text_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "text_type", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()]
+)
 def test_parquet_string_types_give_text_and_the_rest_as_metadata(tmp_path, text_type):
     table = pa.table({"text": pa.array(["a", "b", "a"]).cast(text_type), "meta": [{"k": 1}, None, {"k": 3}]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
@@ -139,6 +168,13 @@ def test_parquet_string_types_give_text_and_the_rest_as_metadata(tmp_path, text_
 def test_parquet_without_text_column_names_columns_and_field(tmp_path):
     pq.write_table(pa.table({"content": ["a"], "url": ["u"]}), tmp_path / "a.parquet")
     with pytest.raises(StepFailed, match=r"a\.parquet: no column 'text'; it has \['content', 'url'\]. Set text_field"):
+        read(tmp_path, str(tmp_path), format="parquet")
+
+
+def test_parquet_column_that_is_there_twice_is_refused(tmp_path):
+    table = pa.table([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["text", "text", "x"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(StepFailed, match=r"a\.parquet: 2 columns 'text'; it has \['text', 'text', 'x'\]"):
         read(tmp_path, str(tmp_path), format="parquet")
 
 
