@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from levanter.optim.util import NEWTON_SCHULZ_COEFFICIENTS
+from levanter.utils.flop_utils import lm_flops_per_token
 
 from steps.model.counts import active_parameters, forward_flops_per_token, total_parameters, training_flops
 from steps.model.features import hero_features
@@ -49,6 +50,24 @@ def test_model_counts_the_flops_of_every_layer(run):
         tokens = run.horizon.tokens
         assert training_flops(model, tokens) == run.flops(PUBLISHED)
         assert training_flops(model, tokens, with_lm_head=True) == run.flops(PUBLISHED_WITH_HEAD)
+
+
+@pytest.mark.parametrize("convention", [PUBLISHED_WITH_HEAD, EVERY_LAYER], ids=["published", "every-layer"])
+@by_run
+def test_flops_are_those_of_levanters_calculator_and_the_latent_projections(run, convention):
+    """It knows no latent space: experts of a fourth of the width on the whole of it cost the same. Projections are added."""
+    geometry = run.geometry
+    counted = {"global_every": 4} if convention is PUBLISHED_WITH_HEAD else {
+        "num_full_attention_layers": len(geometry.global_layers)
+    }  # fmt: skip
+    theirs = lm_flops_per_token(
+        hidden_dim=geometry.width, intermediate_dim=geometry.width // 4, num_layers=geometry.num_layers,
+        num_kv_heads=geometry.local_kv_heads, num_heads=geometry.num_heads, seq_len=4096, vocab_size=128_256, glu=True,
+        num_experts=384, num_shared_experts=2, num_experts_per_tok=8, shared_intermediate_dim=geometry.width // 2,
+        sliding_window=2048, local_kv_heads=geometry.local_kv_heads, global_kv_heads=geometry.global_kv_heads, **counted,
+    )  # fmt: skip
+    projections = geometry.num_layers * 2 * 2 * geometry.width * (geometry.width // 2)
+    assert recipe_flops(geometry, convention) == theirs + projections
 
 
 @by_run
