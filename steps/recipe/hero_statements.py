@@ -8,7 +8,7 @@ from steps.recipe.statements import Statement
 _ISSUE = "issue 8435 of marin-community/marin"
 _RUN = f"{_ISSUE} and the launcher that it links"
 _PROJECTION = "projection script of the run"
-_LOG = "public W&B log of the run"
+_LOG = "public W&B runs of the issue"
 
 _RUNS = ("d768", "d1024", "d1536", "d2048", "d6144")
 _TABLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -71,6 +71,6 @@ _SINGLE = (
     Statement(run="d6144", quantity="hyperball rate", at=58_020, figure="0.0028526", source=_LOG),
     Statement(
         run="d6144", quantity="hyperball rate", at=10, figure="8.4327e-6", source=_LOG,
-        remark="8.43278e-6 with its digits cut, not rounded",
+        remark="the same if its digits were cut, not rounded",
     ),
 )  # fmt: skip

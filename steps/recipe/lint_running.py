@@ -111,7 +111,7 @@ def retention(recipe: Recipe) -> Iterator[Finding]:
         if each * number > quota:
             yield finding(
                 "retention", "error", run=run.name, stated=f"a quota of {quota / 2**40:,.4g} TiB",
-                configured=f"{number} checkpoints of {each / 2**40:.3g} TiB that stay: {each * number / 2**40:,.4g} TiB",
+                configured=f"{number} checkpoints that stay, {each / 2**40:.3g} TiB each in f32: {each * number / 2**40:,.4g} TiB",
                 remark=f"the quota holds {quota // each}; remove or move older ones on the way",
             )  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_lint_step_writes_findings_as_json_and_as_a_table(tmp_path):
 
 
 def test_lint_step_stops_at_an_error_that_nobody_accepted(tmp_path):
-    with pytest.raises(StepFailed, match="retention d6144: a quota of 100 TiB, but 66 checkpoints"):
+    with pytest.raises(StepFailed, match="retention d6144: a quota of 100 TiB, but 66 checkpoints that stay"):
         lint_recipe(lint_config(accepted=()), DirectoryOut(tmp_path))
     assert not list(Path(tmp_path).iterdir())
 
