@@ -74,6 +74,27 @@ def read_all_documents(path: str, columns: Sequence[str] | None = None) -> pa.Ta
     return pa.concat_tables([read_documents(path, shard, columns) for shard in document_shards(path)]).combine_chunks()
 
 
+def check_same_shards(shards: list[str], path: str, table: str, name: str) -> None:
+    """Checks that a judgement has the shards of the documents that it is of, and no others.
+
+    Args:
+        shards: of the documents.
+        path: of the documents.
+        table: of the judgement on them.
+        name: what the judgement is called in the error.
+
+    Raises:
+        StepFailed: it lacks one, or has one that the documents have not.
+    """
+    found = shard_names(table)
+    if found != shards:
+        differ = sorted(set(found) ^ set(shards))
+        raise StepFailed(
+            f"{table}: the {name} table must have the same shards as the documents in {path}; they differ in "
+            f"{differ[:5]} ({len(found)} and {len(shards)}). Run the step that made it on these documents"
+        )
+
+
 def check_documents(table: pa.Table, where: str) -> None:
     """Checks one table (a shard, or a whole data set) against the documents contract.
 

@@ -18,7 +18,7 @@ from steps.cluster.assigning import AssignShard, assign_shard
 from steps.cluster.intruders import CHANCE, IntruderScore, intruder_score, word_similarities
 from steps.cluster.topic_samples import Sample, read_samples, write_questions, write_samples
 from steps.config_checks import check_number, check_sources
-from steps.contract import document_shards
+from steps.contract import check_same_shards, document_shards
 from steps.documents import NamedInput
 from steps.embed.vectors import write_array
 from steps.files import write_bytes
@@ -216,6 +216,8 @@ def topics(config: TopicsConfig, out: Out) -> TopicsResult:
 
     started = time.monotonic()
     tables = {source.name: f"{config.embeddings}/{source.name}" for source in config.documents}
+    for source in config.documents:
+        check_same_shards(document_shards(source.path), source.path, tables[source.name], "embeddings")
     vectors, sources = read_sample(tables, config.sample_documents, config.seed)
     mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32) * np.float32(config.center)
     vectors = centered(vectors, mean)

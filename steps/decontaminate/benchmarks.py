@@ -8,10 +8,11 @@ until all of that holds.
 import gzip
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import xxhash
 
-from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed
+from marin_exec import ConfigError, IdentityMismatch, InputPath, StepFailed, added_default
 from steps.config_checks import check_number
 from steps.contract import read_all_documents
 from steps.decontaminate.records import Record
@@ -57,7 +58,7 @@ class PackageBenchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsBenchmark:
-    """A documents data set that training data must not overlap, e.g. held-out documents. Its own ids are not judged."""
+    """A documents data set that training data must not overlap: held-out documents, or a test set of one's own."""
 
     name: str
     path: InputPath
@@ -68,6 +69,9 @@ class DocumentsBenchmark:
     """Whether every document must yield a feature; held-out documents may be too short for one."""
     short: bool = False
     """Whether documents of fewer than n words count as a whole."""
+    held_out: Annotated[bool, added_default(True)] = True
+    """Whether these documents are held out of the sources, and so leave training by their table: they are not judged, and what
+    is frequent in a source is no evidence. False for documents from elsewhere: one that a source has too is contaminated."""
 
     def __post_init__(self) -> None:
         check_number(self, "expected_records", low=1)
@@ -166,7 +170,7 @@ def read_documents_benchmark(benchmark: DocumentsBenchmark) -> list[Record]:
             name=identifier,
             text=text,
             short=benchmark.short,
-            keeps_frequent=False,
+            keeps_frequent=not benchmark.held_out,
             required=benchmark.required,
         )
         for identifier, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)

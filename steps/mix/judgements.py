@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from marin_exec import StepFailed
-from steps.contract import document_shards, read_documents
-from steps.documents import NamedInput, check_column, join_dense, read_table, shard_names, sparse_rows
+from steps.contract import check_same_shards, document_shards, read_documents
+from steps.documents import NamedInput, check_column, join_dense, read_table, sparse_rows
 
 KEPT = "kept"
 FATES = ("exact_duplicate", "fuzzy_duplicate", "heuristics", "contaminated", "held_out", KEPT)
@@ -57,14 +57,7 @@ def judged_shards(source: NamedInput, paths: AttributePaths) -> list[str]:
     """
     shards = document_shards(source.path)
     for name, path in asdict(paths).items():
-        where = f"{path.rstrip('/')}/{source.name}"
-        found = shard_names(where)
-        if found != shards:
-            differ = sorted(set(found) ^ set(shards))
-            raise StepFailed(
-                f"{where}: the {name} table must have the same shards as the documents in {source.path}; they differ in "
-                f"{differ[:5]} ({len(found)} and {len(shards)}). Run the step that made it on these documents"
-            )
+        check_same_shards(shards, source.path, f"{path.rstrip('/')}/{source.name}", name)
     return shards
 
 

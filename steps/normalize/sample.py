@@ -62,7 +62,7 @@ def sample_documents(config: SampleConfig, out: Out) -> SampleResult:
         written += 1
 
     for shard, own in zip(shards, ids, strict=True):
-        mask = pa.array([identifier in chosen for identifier in own])
+        mask = pa.array([identifier in chosen for identifier in own], pa.bool_())
         kept = read_documents(config.documents, shard).filter(mask)
         num_bytes += sum(len(text.encode()) for text in kept["text"].to_pylist())
         waiting.append(kept)

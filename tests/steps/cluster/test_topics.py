@@ -200,6 +200,18 @@ def test_topics_embeddings_of_other_documents_are_refused(tmp_path, corpus):
         topics(changed(corpus, documents=mixed), DirectoryOut(tmp_path / "out"))
 
 
+def test_topics_embeddings_with_a_shard_more_or_less_are_refused_before_anything_is_trained(tmp_path, corpus):
+    folder = tmp_path / "embeddings" / "one"
+    shards = shard_names(str(folder))
+    write_table(str(folder / "part-00009.parquet"), read_table(str(tmp_path / "embeddings" / "two"), shards[0]))
+    with pytest.raises(StepFailed, match=r"embeddings table must have the same shards .* \['part-00009.parquet'\]"):
+        topics(corpus, DirectoryOut(tmp_path / "out"))
+    (folder / "part-00009.parquet").unlink()
+    (folder / shards[0]).unlink()
+    with pytest.raises(StepFailed, match=rf"differ in \['{shards[0]}'\]"):
+        topics(corpus, DirectoryOut(tmp_path / "out"))
+
+
 def test_topics_more_clusters_than_documents_are_refused(tmp_path, corpus):
     with pytest.raises(ConfigError, match="distinct vectors"):
         topics(changed(corpus, num_clusters=500), DirectoryOut(tmp_path / "out"))

@@ -206,6 +206,19 @@ def test_ngrams_held_out_documents_themselves_are_left_to_the_heldout_table(tmp_
     assert result.documents_skipped == {"web": 1} and set(tables["web"]) == {document_id(near)}
 
 
+def test_ngrams_document_that_equals_one_of_a_test_set_from_elsewhere_is_contaminated(tmp_path):
+    """It has the same id, as a held-out document has; but no table takes it out of training."""
+    source = write_documents(tmp_path, "web", [ITEM, *(f"{ITEM} Copy {number}." for number in range(30)), UNRELATED])
+    often = Boilerplate(documents=10**9, sources=10**9, source_documents=5, source_fraction=0.0)
+    result, tables = decontaminate(
+        tmp_path / "out", [source], [suite(tmp_path, "exam", [ITEM], held_out=False)], boilerplate=often
+    )
+    assert result.documents_skipped == {"web": 0} and result.contaminated == {"web": 31}
+    assert tables["web"][document_id(ITEM)]["coverage"] == 1.0
+    result, _ = decontaminate(tmp_path / "held", [source], [suite(tmp_path, "held", [ITEM])], boilerplate=often)
+    assert result.documents_skipped == {"web": 1} and result.contaminated == {"web": 0}  # frequent in its own source
+
+
 def word_ngrams(passage):
     words = "".join(c for c in passage.lower() if c.isalnum() or c.isspace()).split()
     return {tuple(words[i : i + 13]) for i in range(len(words) - 12)}

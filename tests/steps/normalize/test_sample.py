@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from marin_exec import ConfigError
 from steps.contract import document_shards, read_all_documents, read_documents
-from steps.documents import read_all
+from steps.documents import DOCUMENT_SCHEMA, read_all, write_table
 from steps.normalize.normalize import NormalizeConfig, normalize
 from steps.normalize.sample import SampleConfig, sample_documents
 from steps.sources.raw import RawDocument, write_raw
@@ -65,3 +65,16 @@ def test_sample_fraction_out_of_range_is_refused():
     for fraction in (0, 1.5):
         with pytest.raises(ConfigError, match=r"SampleConfig\.fraction"):
             SampleConfig(documents="x", fraction=fraction)
+
+
+def test_sample_of_shards_without_rows_is_what_the_others_give(tmp_path):
+    path = documents(tmp_path, [f"text {number}" for number in range(9)], 3)
+    whole = DirectoryOut(tmp_path / "whole")
+    sample_documents(SampleConfig(documents=path, fraction=0.5), whole)
+    write_table(f"{path}/part-00003.parquet", DOCUMENT_SCHEMA.empty_table())
+    again = DirectoryOut(tmp_path / "again")
+    result = sample_documents(SampleConfig(documents=path, fraction=0.5), again)
+    assert ids(again.path) == ids(whole.path) and result.documents == len(ids(whole.path))
+    (tmp_path / "none").mkdir()
+    write_table(str(tmp_path / "none" / "part-00000.parquet"), DOCUMENT_SCHEMA.empty_table())
+    assert sample_documents(SampleConfig(documents=str(tmp_path / "none"), fraction=0.5), again).documents == 0
