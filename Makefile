@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed-from-lock
 SERVERS := .venv-servers
 PREFIX ?= store
 
-.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-data bench-engine bench-peers-setup bench-house bench-stores bench-faults bench-faults-short clean
+.PHONY: help setup servers quickstart test check format test-slow lock browser bench-chain bench-data bench-model bench-model-long bench-engine bench-peers-setup bench-house bench-stores bench-faults bench-faults-short clean
 
 help:
 	@echo "make quickstart   run experiments/quickstart.py and say where its report is"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-slow    the tests that take longer than the budget of make test"
 	@echo "make bench-chain  the figures of the whole chain, one JSON line each"
 	@echo "make bench-data   what the data stages find and cost, beside their peers; it downloads the corpora once"
+	@echo "make bench-model  the model, its training and the ladder with a forecast; bench-model-long kills it 50 times, not 12"
 	@echo "make bench-engine what the engine itself costs, the same way, and other engines beside it"
 	@echo "make bench-house  what status, verify and gc cost on 10,000 steps and 100,000 files"
 	@echo "make bench-stores what plans and runs cost on object stores"
@@ -93,6 +94,12 @@ bench-chain: $(STAMP)
 
 bench-data: $(STAMP)
 	@$(BIN)/python -m benchmarks.data
+
+bench-model: $(STAMP)
+	@$(BIN)/python -m benchmarks.model
+
+bench-model-long: $(STAMP)
+	@$(BIN)/python -m benchmarks.model --long
 
 bench-peers-setup: $(STAMP)
 	@$(BIN)/python -m benchmarks.peers.setup

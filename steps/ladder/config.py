@@ -3,6 +3,7 @@
 from marin_exec import InputPath
 from steps.ladder.rule import RungSpec
 from steps.train.language_model import OptimizerConfig, TrainConfig
+from steps.train.watch_config import SpikeConfig, WatchConfig
 
 
 def ladder_config(
@@ -13,6 +14,9 @@ def ladder_config(
     evaluation: InputPath,
     evaluation_sequences: int | None = None,
     seed: int = 0,
+    simulated_budget_tokens: int | None = None,
+    watch: WatchConfig | None = None,
+    spikes: SpikeConfig | None = None,
 ) -> TrainConfig:
     """Returns the training config of a rung; all rungs and the hero differ in what the rule decides and nothing else.
 
@@ -23,6 +27,9 @@ def ladder_config(
         evaluation: token store of the held-out sets.
         evaluation_sequences: at most so many of each held-out set; None evaluates on all.
         seed: of initial parameters and data order.
+        simulated_budget_tokens: of the run that the rung stands for, whose epochs it simulates; None simulates none.
+        watch: what is watched besides losses.
+        spikes: which updates are left out.
     """
     return TrainConfig(
         model=spec.model,
@@ -34,4 +41,7 @@ def ladder_config(
         num_steps=spec.num_steps,
         evaluation_sequences=evaluation_sequences,
         seed=seed,
+        simulated_budget_tokens=simulated_budget_tokens,
+        watch=watch,
+        spikes=spikes,
     )

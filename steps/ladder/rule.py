@@ -10,15 +10,19 @@ Form and constants, and where they are from:
 * learning rates: one hyperball rate for all rungs (an angle for each step, so it carries over between widths), Adam's 3/13 of
   it as in the hero's law.
 
+`hero_rung` is the same rule over a model with all features of the hero run and drops on the way to its experts.
+
 The rule is measured for widths 32 to 112 only (docs/model.md). It isn't meant for other orders of magnitude: there, use a
 law fitted at that size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from marin_exec import ConfigError
 from steps.model.config import ModelConfig
 from steps.model.counts import active_parameters, lm_head_parameters
+from steps.model.dispatch.limits import PooledDispatch
+from steps.model.features import hero_features
 
 RUNG_WIDTHS = (32, 48, 64, 80)
 HERO_WIDTH = 112
@@ -66,9 +70,49 @@ def rung(width: int, *, vocabulary_size: int = 2048, sequence_length: int = 128)
     Raises:
         ConfigError: the width is not a positive multiple of the head width.
     """
+    return spec_of(_plain_model(width, vocabulary_size, sequence_length))
+
+
+def hero_rung(width: int, *, vocabulary_size: int = 2048, sequence_length: int = 64, num_shards: int = 4) -> RungSpec:
+    """Returns the run of the same rule with all features of the hero run's model, and its dispatch with drops.
+
+    Args:
+        width: features of the residual stream.
+        vocabulary_size: tokens.
+        sequence_length: in tokens; local layers see half of it.
+        num_shards: virtual source shards of a batch, and shards of the experts; batches are whole multiples of it.
+
+    Raises:
+        ConfigError: the width is not a positive multiple of the head width.
+    """
+    plain = _plain_model(width, vocabulary_size, sequence_length)
+    features = hero_features(width=width, num_heads=plain.num_heads, sequence_length=sequence_length)
+    return spec_of(replace(plain, **features, dispatch=PooledDispatch(num_shards=num_shards)), multiple=num_shards)
+
+
+def spec_of(model: ModelConfig, *, multiple: int = 1) -> RungSpec:
+    """Returns the run that the rule gives a model: tokens, batch, updates and rates.
+
+    Args:
+        model: the shape.
+        multiple: of which batches are, in sequences.
+    """
+    parameters = active_parameters(model) + lm_head_parameters(model)
+    sequences = TOKENS_PER_PARAMETER * parameters // model.sequence_length
+    batch = max(multiple, sequences // MINIMUM_STEPS // multiple * multiple)
+    return RungSpec(
+        model=model,
+        batch_sequences=batch,
+        num_steps=max(MINIMUM_STEPS, round(sequences / batch)),
+        learning_rate=HYPERBALL_LEARNING_RATE,
+        adam_learning_rate=HYPERBALL_LEARNING_RATE * ADAM_SHARE,
+    )
+
+
+def _plain_model(width: int, vocabulary_size: int, sequence_length: int) -> ModelConfig:
     if width <= 0 or width % HEAD_WIDTH:
         raise ConfigError(f"ladder: width is {width}; a positive multiple of {HEAD_WIDTH} (the head width) is needed")
-    model = ModelConfig(
+    return ModelConfig(
         width=width,
         num_layers=2,
         num_heads=width // HEAD_WIDTH,
@@ -76,13 +120,4 @@ def rung(width: int, *, vocabulary_size: int = 2048, sequence_length: int = 128)
         sequence_length=sequence_length,
         expert_width=width // 2,
         shared_width=width // 2,
-    )
-    sequences = TOKENS_PER_PARAMETER * (active_parameters(model) + lm_head_parameters(model)) // sequence_length
-    batch = max(1, sequences // MINIMUM_STEPS)
-    return RungSpec(
-        model=model,
-        batch_sequences=batch,
-        num_steps=max(MINIMUM_STEPS, round(sequences / batch)),
-        learning_rate=HYPERBALL_LEARNING_RATE,
-        adam_learning_rate=HYPERBALL_LEARNING_RATE * ADAM_SHARE,
     )

@@ -30,10 +30,12 @@ class Timing:
     """Seconds of each update of this attempt; the first holds compiling."""
     _current: dict[str, float] = field(default_factory=dict)
     _started: float = 0.0
+    _cpu_started: float = 0.0
 
     def start(self) -> None:
         """Begins an iteration."""
-        self._current, self._started = dict.fromkeys(PARTS, 0.0), time.perf_counter()
+        self._current = dict.fromkeys(PARTS, 0.0)
+        self._started, self._cpu_started = time.perf_counter(), time.process_time()
 
     @contextmanager
     def of(self, part: str) -> Generator[None]:
@@ -45,12 +47,17 @@ class Timing:
             self._current[part] += time.perf_counter() - started
 
     def end(self) -> dict[str, float]:
-        """Ends the iteration; returns its seconds by part, and all of them as `seconds`, rounded to microseconds."""
+        """Ends the iteration; returns its seconds by part, all as `seconds`, processor time as `cpu`, to microseconds."""
         for part, seconds in self._current.items():
             self.totals[part] += seconds
         self.updates.append(self._current["update"])
         whole = time.perf_counter() - self._started
-        return {"seconds": round(whole, 6), **{part: round(each, 6) for part, each in self._current.items()}}
+        cpu = time.process_time() - self._cpu_started
+        return {
+            "seconds": round(whole, 6),
+            "cpu": round(cpu, 6),
+            **{part: round(each, 6) for part, each in self._current.items()},
+        }
 
     def public(self) -> dict[str, float]:
         """Returns the iteration's throughput and the memory in use under public names; the update must have been timed."""
