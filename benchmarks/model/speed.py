@@ -73,7 +73,7 @@ def peer_config(folder: Path) -> dict:
     trainer = {
         "num_train_steps": UPDATES, "train_batch_size": BATCH, "require_accelerator": False, "tracker": {"type": "noop"},
         "checkpointer": {"base_path": str(folder / "checkpoints"), "save_interval": "10h"}, "mp": "f32",
-        "steps_per_eval": 100_000,
+        "steps_per_eval": 100_000, "log_dir": str(folder / "logs"),
     }  # fmt: skip
     optimizer = {"type": "muonH", "learning_rate": 0.02, "warmup": 0.01}
     return {"data": data, "model": model, "trainer": trainer, "optimizer": optimizer, "train_seq_len": LENGTH}
