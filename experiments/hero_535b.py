@@ -25,6 +25,7 @@ from steps.forecast.score_points import ScorePointsConfig, score_points
 from steps.forecast.unfinished import LastLine
 from steps.recipe.flops import PUBLISHED, PUBLISHED_WITH_HEAD
 from steps.recipe.hero import HERO_535B
+from steps.recipe.hero_price import GB200 as CHIP
 from steps.recipe.hero_price import HERO_ASSUMPTIONS
 from steps.recipe.hero_statements import hero_statements
 from steps.recipe_steps.lint import LintConfig, lint_recipe
@@ -90,7 +91,7 @@ def pipeline(params: Params) -> list[Step]:
             run=Step(
                 f"ladder/{rung.name}",
                 train_language_model,
-                run_config(rung, **data),
+                run_config(rung, **data, device_flops=CHIP.peak_flops),
                 resources=run_resources(rung, devices_per_process=DEVICES_PER_MACHINE),
                 after=(lint,),
             ),
@@ -102,7 +103,7 @@ def pipeline(params: Params) -> list[Step]:
         name: Step(f"forecast/{name}", register, RegisterConfig(curves=curves, method=method, target=target))
         for name, method in METHODS.items()
     }
-    config = run_config(large, **data)
+    config = run_config(large, **data, device_flops=CHIP.peak_flops)
     resources = run_resources(large, devices_per_process=DEVICES_PER_MACHINE)
     hero = Step(
         "hero", train_language_model, config, resources=resources, after=(lint, *forecasts.values()), see=(price,)

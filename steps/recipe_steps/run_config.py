@@ -13,6 +13,10 @@ from steps.model.config import ModelConfig
 from steps.model.dispatch.limits import PooledDispatch
 from steps.recipe.recipe import Rung
 from steps.train.language_model import OptimizerConfig, TrainConfig
+from steps.train.watch_config import SpikeConfig, WatchConfig
+
+EVALUATED_WITH_DROPS = 0.1
+"""Share of a run up to which it is also evaluated as trained; the large run was until step 38,999."""
 
 
 def model_config(run: Rung) -> ModelConfig:
@@ -70,7 +74,9 @@ def optimizer_config(run: Rung) -> OptimizerConfig:
     )
 
 
-def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: InputPath) -> TrainConfig:
+def run_config(
+    run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: InputPath, device_flops: float | None = None
+) -> TrainConfig:
     """Returns the training config of a run: a rung stands for the large run, which is meant itself.
 
     Args:
@@ -78,6 +84,7 @@ def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: 
         tokens: token store to train on.
         mixture: mixture over that store.
         evaluation: token store of the held-out sets.
+        device_flops: peak FLOPs a second of one device, which utilisation is a share of; None: it is not reported.
     """
     recipe, horizon = run.recipe, run.horizon
     return TrainConfig(
@@ -95,6 +102,9 @@ def run_config(run: Rung, *, tokens: InputPath, mixture: InputPath, evaluation: 
         simulated_budget_tokens=run.simulated_budget_tokens,
         real=run.is_target,
         racks=run.mesh.racks,
+        spikes=SpikeConfig(),
+        watch=WatchConfig(every=10, with_drops_until=EVALUATED_WITH_DROPS),
+        peak_flops=None if device_flops is None else device_flops * run.mesh.devices,
     )
 
 

@@ -102,6 +102,12 @@ def test_training_lasts_as_long_as_the_recipe_says_and_keeps_its_checkpoints(run
     assert config.checkpoints == expected
 
 
+def test_training_watches_and_leaves_out_spikes_as_the_large_run_did():
+    config = run_config(HERO_535B.target_run, tokens="/t", mixture="/m", evaluation="/e", device_flops=2.5e15)
+    assert config.peak_flops == 704 * 2.5e15 and config_of(RUNS[0]).peak_flops is None
+    assert config.watch.every == 10 and config.spikes is not None
+
+
 def test_rungs_stand_for_the_large_run_and_that_for_nothing():
     *rungs, large = (config_of(run) for run in RUNS)
     assert {rung.simulated_budget_tokens for rung in rungs} == {18_750_000_000_000}
