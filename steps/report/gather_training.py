@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from marin_exec import StepFailed
 from steps.documents import NamedInput
 from steps.forecast.forecast import NamedRun
 from steps.report.outputs import read_json, read_json_lines
@@ -64,8 +65,17 @@ def _extremes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gather_forecast(forecast: str, score: str, noise: str) -> dict[str, Any]:
-    """Returns the forecast with the law at the end of the run, the score at each mark, and the seed noise."""
+    """Returns the forecast with the law at the end of the run, the score at each mark, and the seed noise.
+
+    Raises:
+        StepFailed: the forecast is a registered one.
+    """
     page = read_json(f"{forecast}/forecast.json")
+    if "applicability" in page:
+        raise StepFailed(
+            f"report: {forecast} is a registered forecast by {page['method']}; this page takes "
+            f"forecast/matched_progress, and report/forecasts shows registered ones"
+        )
     final = page["predictions"][-1]
     measured = read_json(f"{noise}/noise.json")
     return {
