@@ -33,8 +33,13 @@ NEW_MIXTURE = Regime(
 def pipeline() -> list[Step]:
     packaged = PublicFiguresConfig()
     published = read_figures(packaged)
-    hero = target_of(published)
-    target = Target(name=hero.name, num_steps=hero.num_steps, **target_flops(published))
+    hero, compute = target_of(published), target_flops(published)
+    target = Target(
+        name=hero.name,
+        num_steps=hero.num_steps,
+        flops=compute["flops"],
+        flops_with_lm_head=compute["flops_with_lm_head"],
+    )
     figures = Step("losses", public_figures, packaged)
     forecasts = []
     for name, method in METHODS.items():
