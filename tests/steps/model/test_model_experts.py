@@ -1,9 +1,5 @@
 """Grouped experts against a loop over tokens, a dense formula, and Levanter's own layers."""
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import jax
@@ -15,6 +11,7 @@ from hypothesis import strategies as st
 from levanter.grug.grug_moe import moe_mlp
 
 from steps.model.experts import ExpertWeights, GroupedExperts
+from tests.steps.model.device_process import run_on_devices
 from tests.steps.model.numpy_model import routed_experts
 
 T, K, E, D, F = 96, 2, 4, 8, 6
@@ -142,15 +139,7 @@ def value_and_gradient(capacity: int | None):
 def on_devices(tmp_path_factory) -> Path:
     """What a process with one device an expert saves: Levanter's ring, where capacities are a device's, and ours."""
     folder = tmp_path_factory.mktemp("devices")
-    root = str(Path(__file__).parents[3])
-    stub = "import sys, types; t = types.ModuleType('tests'); t.__path__ = ['tests']; sys.modules['tests'] = t\n"
-    script = stub + f"OUT = {str(folder)!r}\n" + textwrap.dedent(ON_DEVICES)
-    flags = f"--xla_force_host_platform_device_count={E}"
-    env = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": root}
-    env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_on_devices(ON_DEVICES, E, OUT=str(folder))
     return folder
 
 
