@@ -10,13 +10,9 @@ Shape letters: T tokens, E experts, K choices, N bins.
 import jax
 import jax.numpy as jnp
 
+from steps.model.mesh import added_over_devices
+
 NUM_BINS = 10_000
-
-
-def margins(logits_TE: jax.Array, bias_E: jax.Array, choices: int) -> jax.Array:
-    """Returns f32[T, E]: each expert's logit less the token's (choices + 1)-th largest biased one."""
-    largest_TK, _ = jax.lax.top_k(logits_TE + bias_E, choices + 1)
-    return logits_TE - largest_TK[:, -1:]
 
 
 def histogram_thresholds(margins_TE: jax.Array, valid_T: jax.Array, choices: int) -> tuple[jax.Array, jax.Array]:
@@ -33,14 +29,12 @@ def histogram_thresholds(margins_TE: jax.Array, valid_T: jax.Array, choices: int
         choices: experts a token is sent to.
     """
     margins_TE = jax.lax.stop_gradient(margins_TE)
-    num_tokens, num_experts = margins_TE.shape
+    num_experts = margins_TE.shape[1]
     valid_T1 = valid_T[:, None]
     low = jnp.min(jnp.where(valid_T1, margins_TE, jnp.inf))
     high = jnp.max(jnp.where(valid_T1, margins_TE, -jnp.inf))
     bin_width = (jnp.maximum(high, low + 1e-6) - low) / NUM_BINS
-    bin_TE = jnp.clip(((margins_TE - low) / bin_width).astype(jnp.int32), 0, NUM_BINS - 1)
-    expert_TE = jnp.broadcast_to(jnp.arange(num_experts), (num_tokens, num_experts))
-    counts_EN = jnp.zeros((num_experts, NUM_BINS), jnp.int32).at[expert_TE, bin_TE].add(valid_T1.astype(jnp.int32))
+    counts_EN = added_over_devices(_counted, (low, bin_width), margins_TE, valid_T)
     reached_EN = jnp.cumsum(counts_EN[:, ::-1], axis=1)[:, ::-1]
     share = jnp.sum(valid_T, dtype=jnp.float32) * choices / num_experts
     crossing_E1 = jnp.sum(reached_EN >= share, axis=1, keepdims=True) - 1
@@ -50,3 +44,12 @@ def histogram_thresholds(margins_TE: jax.Array, valid_T: jax.Array, choices: int
     threshold_E = low + bin_width * (crossing_E1[:, 0] + (reached_E - share) / jnp.maximum(inside_E, 1.0))
     any_valid = jnp.any(valid_T)
     return jnp.where(any_valid, threshold_E, 0.0), jnp.where(any_valid, jnp.stack([low, high]), 0.0)
+
+
+def _counted(bins: tuple[jax.Array, jax.Array], margins_TE: jax.Array, valid_T: jax.Array) -> jax.Array:
+    """Valid tokens by expert and bin, i32[E, N], of bins that start at bins[0] and are bins[1] wide."""
+    low, bin_width = bins
+    num_tokens, num_experts = margins_TE.shape
+    bin_TE = jnp.clip(((margins_TE - low) / bin_width).astype(jnp.int32), 0, NUM_BINS - 1)
+    expert_TE = jnp.broadcast_to(jnp.arange(num_experts), (num_tokens, num_experts))
+    return jnp.zeros((num_experts, NUM_BINS), jnp.int32).at[expert_TE, bin_TE].add(valid_T[:, None].astype(jnp.int32))

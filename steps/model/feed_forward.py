@@ -1,8 +1,5 @@
 """The feed-forward branch: routed experts, in the stream's width or in a latent one, beside shared experts.
 
-Routing, combine weights, the rank estimate of the balancing thresholds and routing statistics are Levanter's
-(`levanter.grug.grug_moe.QBRoutedMoE`).
-
 Shape letters: T tokens, D width, l latent width, K choices, E experts, F shared width, n shared experts, L layers.
 """
 
@@ -10,15 +7,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from levanter.grug.grug_moe import MoeDispatchCounts, QBRoutedMoE
+from levanter.grug.grug_moe import MoeDispatchCounts
 
-from steps.model.balancing import histogram_thresholds, margins
+from steps.model.balancing import histogram_thresholds
 from steps.model.config import ModelConfig
 from steps.model.dispatch.limits import PooledDispatch
 from steps.model.dispatch.pooled import PooledExperts
 from steps.model.experts import ExpertWeights, GroupedExperts, routed_experts
 from steps.model.norms import rms_norm
 from steps.model.parameters import Parameters
+from steps.model.routing import ranked_thresholds, routed, routing_statistics
 
 
 class RouterStatistics(NamedTuple):
@@ -73,34 +71,25 @@ def feed_forward(
         config: the shape.
         capacity: rows an expert takes of this batch, or the dispatch that limits it; None drops nothing.
     """
-    moe = QBRoutedMoE(
-        num_experts_per_token=config.experts_per_token, batch_axes=("batch",), routing_renorm_sum=config.routing_sum
+    routing = routed(x_TD, layer["router"], bias_E, choices=config.experts_per_token, weight_sum=config.routing_sum)
+    stats = routing_statistics(routing, valid_T)
+    thresholds_E, margin_range = jnp.zeros_like(bias_E), None
+    if config.balancing == "topk":
+        thresholds_E = ranked_thresholds(routing, valid_T)
+    elif config.balancing == "histogram":
+        thresholds_E, margin_range = histogram_thresholds(routing.margins_TE, valid_T, config.experts_per_token)
+    routed_TD, drops = _experts(layer, config, capacity)(
+        x_TD, routing.experts_TK, routing.weights_TK, token_valid=valid_T
     )
-    mesh = jax.sharding.get_abstract_mesh()
-    routed_TD, stats = moe(
-        x_TD,
-        valid_T,
-        router=layer["router"],
-        router_bias=bias_E,
-        expert_mlp=_experts(layer, config, capacity),  # type: ignore[arg-type]  # called the same way
-        mesh=mesh,  # type: ignore[arg-type]
-    )
-    thresholds_E, margin_range = stats["qb_beta"], None
-    if config.balancing == "histogram":
-        # The same product as in Levanter's router, and compiled into one with it.
-        margins_TE = margins(x_TD @ layer["router"], bias_E, config.experts_per_token)
-        thresholds_E, margin_range = histogram_thresholds(margins_TE, valid_T, config.experts_per_token)
-    elif config.balancing == "none":
-        thresholds_E = jnp.zeros_like(thresholds_E)
     return routed_TD + _shared(layer, x_TD, config), RouterStatistics(
         qb_beta=thresholds_E,
         counts=stats["routing_counts"],
         entropy=stats["routing_entropy"],
         load_balancing_loss=stats["load_balancing_loss"],
         z=stats["router_z_loss"],
-        dropped=stats["capacity_overflow"],
-        sender_dropped=stats["routing_sender_drops"],
-        receiver_dropped=stats["routing_receiver_drops"],
+        dropped=drops.dropped.astype(jnp.float32),
+        sender_dropped=drops.sender_dropped,
+        receiver_dropped=drops.receiver_dropped,
         margin_range=margin_range,
     )
 

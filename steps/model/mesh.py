@@ -9,6 +9,7 @@ The other axes have one device. They are there because Levanter's parts look for
 (`batch`), its Newton-Schulz iteration constrains along automatic ones (`data`, `model`), cutting each matrix in parts.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -67,6 +68,40 @@ def over_experts(size: int, axis: int = 0) -> P:
 def constrained(array: jax.Array, spec: P) -> jax.Array:
     """Returns the array, inside a compiled function, lying as `spec` says."""
     return jax.lax.with_sharding_constraint(array, spec) if num_devices() > 1 else array
+
+
+def on_own_rows[T](function: Callable[..., T], whole: Any, *rows: jax.Array) -> T:
+    """Returns function(whole, *rows), each device working on its own rows; what the function returns must be rows likewise.
+
+    Left to itself the compiler gathers all rows on every device for some operations: to sort them, or to add up the gradient of
+    an indexed read.
+
+    Args:
+        function: of `whole` and of any equal share of the rows.
+        whole: arrays that every device has all of.
+        rows: arrays divided along their first axis; where their number does not divide, they are whole too.
+    """
+    if num_devices() == 1 or any(each.shape[0] % num_devices() for each in rows):
+        return function(whole, *rows)
+    spec = P((RACKS, AXIS))
+    in_specs = (P(), *(spec for _ in rows))
+    return jax.shard_map(function, in_specs=in_specs, out_specs=spec, axis_names={RACKS, AXIS}, check_vma=False)(
+        whole, *rows
+    )
+
+
+def added_over_devices(function: Callable[..., jax.Array], whole: Any, *rows: jax.Array) -> jax.Array:
+    """Returns the sum over devices of function(whole, *its own rows), for a function that is a sum over rows."""
+    if num_devices() == 1 or any(each.shape[0] % num_devices() for each in rows):
+        return function(whole, *rows)
+    in_specs = (P(), *(P((RACKS, AXIS)) for _ in rows))
+    return jax.shard_map(
+        lambda *own: jax.lax.psum(function(*own), (RACKS, AXIS)),
+        in_specs=in_specs,
+        out_specs=P(),
+        axis_names={RACKS, AXIS},
+        check_vma=False,
+    )(whole, *rows)
 
 
 def global_array(spec: P, values: np.ndarray) -> jax.Array:

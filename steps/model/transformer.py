@@ -13,7 +13,7 @@ from steps.model.attention import attend, convolved, sight
 from steps.model.config import ModelConfig
 from steps.model.dispatch.limits import PooledDispatch
 from steps.model.feed_forward import RouterStatistics, feed_forward
-from steps.model.mesh import constrained, over_devices
+from steps.model.mesh import constrained, on_own_rows, over_devices
 from steps.model.norms import stream_norm
 from steps.model.parameters import Parameters
 
@@ -54,7 +54,8 @@ def hidden_states(
         fed_TD, stats = feed_forward(layer, normed.reshape(-1, config.width), valid_T, bias_E, config, capacity)
         return x_BSD + convolved(layer, "conv_mlp", fed_TD.reshape(x_BSD.shape), seen), stats
 
-    x_BSD = stream_norm(parameters, "embedding", parameters["token_embedding"][tokens_BS], config)
+    embedded_BSD = on_own_rows(lambda table, tokens: table[tokens], parameters["token_embedding"], tokens_BS)
+    x_BSD = stream_norm(parameters, "embedding", embedded_BSD, config)
     is_global_L = jnp.asarray(config.global_layers)
     x_BSD, stats = jax.lax.scan(block, x_BSD, (parameters["layers"], router_bias(qb_betas_LE), is_global_L))
     return stream_norm(parameters, "final", x_BSD, config), stats

@@ -1,18 +1,13 @@
 """Balancing thresholds from a histogram against sorted margins, and what their bits depend on."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.model.balancing import NUM_BINS, histogram_thresholds, margins
+from steps.model.balancing import NUM_BINS, histogram_thresholds
+from tests.steps.model.device_process import run_on_devices
 
 T, E, K = 400, 5, 2
 thresholds = jax.jit(histogram_thresholds, static_argnames="choices")
@@ -80,7 +75,7 @@ def test_selecting_by_the_negative_threshold_is_even():
     values, valid = case(5, 3.0, 1.0)
     bias = np.zeros(E, np.float32)
     for _ in range(8):
-        found, _ = thresholds(margins(jnp.asarray(values), bias, K), valid, choices=K)
+        found, _ = thresholds(values - np.sort(values + bias, axis=1)[:, -K - 1, None], valid, choices=K)
         bias = np.asarray(found).mean() - np.asarray(found)
     counts = np.bincount(np.argsort(-(values + bias), axis=1)[:, :K].ravel(), minlength=E)
     unbiased = np.bincount(np.argsort(-values, axis=1)[:, :K].ravel(), minlength=E)
@@ -88,25 +83,19 @@ def test_selecting_by_the_negative_threshold_is_even():
 
 
 OVER_DEVICES = """
-import sys, types
-tests = types.ModuleType("tests"); tests.__path__ = ["tests"]; sys.modules["tests"] = tests
-import jax, numpy as np
-from steps.model.mesh import array_of_rows, device_mesh
-from tests.steps.model.test_balancing import K, T, case, thresholds
-with jax.set_mesh(device_mesh()):
-    assert len(jax.devices()) == 4
-    found, ends = thresholds(*(array_of_rows(each, T) for each in case(3, 0.5, 0.8)), choices=K)
-    np.savez(sys.argv[1], found=found, ends=ends)
+    import jax, numpy as np
+    from steps.model.mesh import array_of_rows, device_mesh
+    from tests.steps.model.test_balancing import K, T, case, thresholds
+    with jax.set_mesh(device_mesh()):
+        assert len(jax.devices()) == 4
+        found, ends = thresholds(*(array_of_rows(each, T) for each in case(3, 0.5, 0.8)), choices=K)
+        np.savez(OUT, found=found, ends=ends)
 """
 
 
 @pytest.mark.slow
 def test_threshold_has_the_same_bits_over_four_devices(tmp_path):
-    root = str(Path(__file__).parents[3])
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu", "PYTHONPATH": root}
-    command = [sys.executable, "-c", OVER_DEVICES, str(tmp_path / "found.npz")]
-    done = subprocess.run(command, cwd=root, env=os.environ | flags, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_on_devices(OVER_DEVICES, 4, OUT=str(tmp_path / "found.npz"))
     saved, expected = np.load(tmp_path / "found.npz"), thresholds(*case(3, 0.5, 0.8), choices=K)
     np.testing.assert_array_equal(saved["found"], expected[0])
     np.testing.assert_array_equal(saved["ends"], expected[1])
