@@ -26,14 +26,14 @@ OPTIMIZER = OptimizerConfig(learning_rate=0.1, adam_learning_rate=0.1 * 3 / 13)
 
 
 def tiny_model(**changes: Any) -> ModelConfig:
-    """Returns the shape: width 32, 4 layers, 16 experts of which 2 are chosen, 8 shards, sequences of 512."""
-    features = hero_features(width=32, num_heads=2, sequence_length=512)
+    """Returns the shape: width 32, 4 layers, 16 experts of which 2 are chosen, 8 shards, sequences of 256."""
+    features = hero_features(width=32, num_heads=2, sequence_length=256)
     fields: dict[str, Any] = {
         "width": 32,
         "num_layers": 4,
         "num_heads": 2,
         "vocabulary_size": VOCABULARY,
-        "sequence_length": 512,
+        "sequence_length": 256,
         "expert_width": 16,
         "shared_width": 16,
         "dispatch": PooledDispatch(num_shards=SHARDS),
@@ -46,7 +46,7 @@ def trained(
     *,
     num_steps: int,
     seed: int = 0,
-    document_length: int = 128,
+    document_length: int = 64,
     each: Callable[[dict[str, Any]], None] = lambda metrics: None,
 ) -> TrainState:
     """Returns the state after so many updates of 8 rows; `each` gets every update's metrics. Must run under a mesh."""
@@ -60,11 +60,11 @@ def trained(
             seed=1000 * seed + step,
         )
         rates = learning_rates(OPTIMIZER, step, num_steps)
-        state, metrics = update(
+        state, metrics, _ = update(
             state,
             array_of_rows(tokens, ROWS),
             array_of_rows(segments, ROWS),
-            np.array([rates.hyperball, rates.adam], np.float32),
+            np.array([rates.hyperball, rates.adam, rates.decay], np.float32),
             model=model,
             groups=OPTIMIZER,
             z_loss=1e-4,
@@ -99,7 +99,7 @@ def _measured(
 
 
 def measured(
-    state: TrainState, model: ModelConfig, *, document_length: int, dropless: bool, num_batches: int = 8
+    state: TrainState, model: ModelConfig, *, document_length: int, dropless: bool, num_batches: int = 16
 ) -> Held:
     """Returns loss, loads and drops on batches of one held-out row a shard. Must run under a mesh."""
     texts = files(held_out=True)

@@ -12,7 +12,7 @@ from benchmarks.figures import Figures
 from benchmarks.model._tiny import measured, on_mesh, tiny_model, trained
 from steps.model.dispatch.drops import drop_metrics
 
-STEPS = 200
+STEPS = 150
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
             state = trained(
                 model, num_steps=STEPS, each=lambda metrics, seen=drops: seen.append(metrics["drop_fraction"])
             )
-            held = measured(state, model, document_length=128, dropless=True)
+            held = measured(state, model, document_length=64, dropless=True)
             shares_LE = held.counts_LE / held.counts_LE.sum(axis=1, keepdims=True)
             entropy_L = -np.sum(shares_LE * np.log(np.maximum(shares_LE, 1e-12)), axis=1)
             even, bar = math.log(model.num_experts), 0.97 if balancing == "histogram" else None
@@ -36,7 +36,7 @@ def main() -> int:
             figures.add(f"{named}: lowest layer's entropy over ln E", entropy_L.min() / even, "ratio")
             figures.add(f"{named}: largest expert over the mean", float(shares_LE.max()) * model.num_experts, "ratio")
             figures.add(f"{named}: drops, mean of the last 20 updates", float(np.mean(drops[-20:])), "fraction")
-            limited = measured(state, model, document_length=128, dropless=False)
+            limited = measured(state, model, document_length=64, dropless=False)
             fractions = drop_metrics(limited.sender_L, limited.receiver_L, limited.assignments_per_layer)
             figures.add(f"{named}: held-out drops", fractions["moe/drop_fraction"], "fraction")
             figures.add(f"{named}: held-out loss, dropless", held.loss, "nats a byte")

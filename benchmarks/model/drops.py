@@ -1,16 +1,16 @@
 """Drops grow as the documents of a shard become fewer and longer, and what drops cost: `python -m benchmarks.model.drops`.
 
-A model is trained on rows of 4 documents, then reads held-out rows of 512 tokens that hold 16 documents of 32 tokens, 8 of
-64, and so on to one of 512: as many tokens a shard each time, less and less mixed. One row is one source shard. Its loss on
-one document a shard is then compared with that of the same weights without any limit. Takes a few minutes on one core.
+A model is trained on rows of 4 documents, then reads held-out rows of 256 tokens that hold 16 documents of 16 tokens, 8 of
+32, and so on to one of 256: as many tokens a shard each time, less and less mixed. One row is one source shard. Its loss on
+one document a shard is then compared with that of the same weights without any limit. A minute or two on a quiet core.
 """
 
 from benchmarks.figures import Figures
 from benchmarks.model._tiny import measured, on_mesh, tiny_model, trained
 from steps.model.dispatch.drops import drop_metrics
 
-STEPS = 200
-DOCUMENT_LENGTHS = (32, 64, 128, 256, 512)
+STEPS = 150
+DOCUMENT_LENGTHS = (16, 32, 64, 128, 256)
 
 
 def main() -> int:

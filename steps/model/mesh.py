@@ -43,6 +43,12 @@ def device_mesh(racks: int = 1) -> Mesh:
     return Mesh(devices, tuple(_AXES), axis_types=tuple(_AXES.values()))
 
 
+def abstract_mesh(racks: int, columns: int) -> jax.sharding.AbstractMesh:
+    """Returns a mesh of racks x columns devices that need not be there, to work out layouts under `use_abstract_mesh`."""
+    sizes = (1,) * (len(_AXES) - 2) + (racks, columns)
+    return jax.sharding.AbstractMesh(sizes, tuple(_AXES), axis_types=tuple(_AXES.values()))
+
+
 def mesh_shape() -> tuple[int, int]:
     """Returns the racks of the mesh in use, and the devices in each; 1 and 1 where none is set."""
     shape = jax.sharding.get_abstract_mesh().shape

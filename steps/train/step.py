@@ -40,7 +40,7 @@ def initial_state(
     """Returns the state before the first update, over the mesh in use."""
 
     def placed(path: Any, values: np.ndarray) -> jax.Array:
-        return global_array(_spec(path, values), values)
+        return global_array(state_spec(path, values), values)
 
     parameters = jax.tree_util.tree_map_with_path(placed, initial_parameters(model, seed))
     qb_betas = global_array(P(), np.zeros((model.num_layers, model.num_experts), np.float32))
@@ -51,14 +51,14 @@ def initial_state(
     return TrainState(parameters, moments, qb_betas, window)
 
 
-def _spec(path: Any, array: Any) -> P:
-    """How an array of the state lies: the experts' are divided over the devices of a rack, all else is whole on each."""
+def state_spec(path: Any, array: Any) -> P:
+    """Returns how an array of the state lies: the experts' are divided over the devices of a rack, all else is whole on each."""
     of_experts = path_name(path).rsplit("/", 1)[-1].startswith("expert_")
     return over_experts(array.shape[1], axis=1) if of_experts else P()
 
 
 def _laid_out(state: Any) -> Any:
-    return jax.tree_util.tree_map_with_path(lambda path, array: constrained(array, _spec(path, array)), state)
+    return jax.tree_util.tree_map_with_path(lambda path, array: constrained(array, state_spec(path, array)), state)
 
 
 def training_loss(

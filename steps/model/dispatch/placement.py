@@ -75,6 +75,12 @@ class Placement:
         """Rows that one device sends, which is as many as it gets: its shards' pools, full or not."""
         return self.shards_here * self.dispatch.num_shards * self.dispatch.num_waves * self.pool_rows
 
+    @property
+    def rows_of_experts(self) -> int:
+        """Rows that one device's experts have room for, in all groups and waves."""
+        rows = self.groups_here * self.dispatch.num_waves * self.expert_rows
+        return self.expert_shards_here * self.experts_per_shard * rows
+
 
 def placed(
     dispatch: PooledDispatch, *, num_experts: int, num_tokens: int, choices: int, racks: int, columns: int
