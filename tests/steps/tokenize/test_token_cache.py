@@ -14,6 +14,7 @@ from steps.documents import read_all, read_table, write_table
 from steps.tokenize.bpe import BEGIN_TOKEN, END_TOKEN, BpeConfig, train_bpe
 from steps.tokenize.cache import CacheConfig, store_digest, token_cache
 from steps.tokenize.encoding import TokenPolicy, check_special_tokens
+from steps.tokenize.groups import group_names
 from steps.tokenize.store import (
     TokenCell,
     cell_names,
@@ -296,6 +297,14 @@ def test_token_cache_input_that_is_not_there_is_refused(inputs, tmp_path, change
     config = dataclasses.replace(CacheConfig(documents=inputs[0], tokenizer=inputs[1]), **changes)
     with pytest.raises(StepFailed, match=message):
         token_cache(config, DirectoryOut(tmp_path))
+
+
+@pytest.mark.parametrize("groups", [("web", "web/en"), ("web/en",)])
+def test_group_names_group_inside_another_is_refused_and_not_left_out(tmp_path, groups):
+    """A source "web/en" beside "web": its held-out documents would be in no evaluation, and nobody would know."""
+    documents = write_groups(tmp_path, {name: [f"text of {name}"] for name in groups})
+    with pytest.raises(StepFailed, match=r"'web' has the directory 'en' in it; .* such as \"web-en\""):
+        group_names(documents)
 
 
 @pytest.mark.parametrize("damage", ["ledger", "document", "tokens", "index", "cell"])
