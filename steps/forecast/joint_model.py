@@ -74,7 +74,13 @@ class Components:
     """Of the same, without the noise of an evaluation."""
 
 
-def posterior(observed: Observed, wanted: Wanted, asymptote_mean: float, asymptote_deviation: float) -> Components:
+def posterior(
+    observed: Observed,
+    wanted: Wanted,
+    asymptote_mean: float,
+    asymptote_deviation: float,
+    least_rung_scale: float = 0.0,
+) -> Components:
     """Returns the mixture for a run, given all observed losses.
 
     Args:
@@ -82,7 +88,9 @@ def posterior(observed: Observed, wanted: Wanted, asymptote_mean: float, asympto
         wanted: the run and marks that are asked for.
         asymptote_mean: of E's normal prior, nats a token.
         asymptote_deviation: of the same.
+        least_rung_scale: scales of `own_rung` are raised to at least this.
     """
+    rung_scales = sorted({max(scale, least_rung_scale) for scale in RUNG_SCALES})
     reach = ASYMPTOTE_REACH * asymptote_deviation
     asymptotes = np.linspace(asymptote_mean - reach, asymptote_mean + reach, ASYMPTOTE_NODES)
     asymptote_A = asymptotes[asymptotes < observed.losses_N.min() - ASYMPTOTE_MARGIN]
@@ -93,7 +101,7 @@ def posterior(observed: Observed, wanted: Wanted, asymptote_mean: float, asympto
     jacobian_A = -np.log(gap_AN).sum(axis=1)
     covariances = _Covariances(observed, wanted)
     parts = []
-    for scales in itertools.product(COMMON_SCALES, TILT_SCALES, RUNG_SCALES):
+    for scales in itertools.product(COMMON_SCALES, TILT_SCALES, rung_scales):
         observed_NN, cross_NM, wanted_M = covariances(*scales)
         likelihood_A, mean_AM, variance_AM = _conditioned(
             np.log(gap_AN) - covariances.mean_N, observed_NN + noise_ANN, cross_NM, wanted_M

@@ -48,8 +48,12 @@ class JointSmooth:
     final_rate_share: float = 0.05
     """The learning rate at the end of a run as a share of its peak; it falls in a straight line, and noise with it."""
 
+    seed_deviation: float | None = None
+    """Deviation between the final losses of runs that differ in their seed alone, nats a token (kind ladder/noise): a single
+    run lies at least so far off the law. None: not measured."""
+
     def __post_init__(self) -> None:
-        check_number(self, "asymptote_deviation", above=0)
+        check_number(self, "asymptote_deviation", "seed_deviation", above=0)
         check_number(self, "final_rate_share", low=0, high=1)
         if (
             not self.computes
@@ -125,7 +129,15 @@ class JointSmooth:
                 f"declare a lower asymptote_mean"
             )
         wanted = Wanted(marks_M, float(np.log(float(flops))), rung)
-        return posterior(observed, wanted, self.asymptote_mean, self.asymptote_deviation)
+        return posterior(
+            observed, wanted, self.asymptote_mean, self.asymptote_deviation, self._seed_scale(observed.losses_N)
+        )
+
+    def _seed_scale(self, losses_N: np.ndarray) -> float:
+        """Returns the deviation between seeds in units of ln(loss - E), at the lowest loss and the prior's mean of E."""
+        if self.seed_deviation is None:
+            return 0.0
+        return self.seed_deviation / max(losses_N.min() - self.asymptote_mean, self.asymptote_deviation)
 
     def _observed(self, curves: Sequence[Curve], compute: str, noise: EvaluationNoise) -> "Observed":
         from steps.forecast.joint_model import Observed

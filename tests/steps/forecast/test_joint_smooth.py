@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,16 @@ def test_published_ladder_forecast_and_the_rung_held_out():
     assert held_out.coverage["95%"] == 1.0
 
 
+def test_seeds_that_were_measured_bound_how_near_a_run_lies_to_the_law():
+    plain, seeded = (
+        replace(METHOD, seed_deviation=deviation).forecast(ladder(), {"flops": TARGET}, MARKS)
+        for deviation in (None, 0.02)
+    )
+    lowest = min(min(curve.losses.values()) for curve in ladder())
+    assert seeded.details["rung_deviation"] >= 0.02 / (lowest - 1.5) > plain.details["rung_deviation"]
+    assert seeded.marks[-1].high - seeded.marks[-1].low > plain.marks[-1].high - plain.marks[-1].low
+
+
 def documented() -> list[list[str]]:
     """Returns the cells of the table of forecasts in docs/forecast.md."""
     _, table = DOCUMENTATION.read_text().split("<!-- figures: forecast of the hero -->\n")
@@ -194,6 +205,7 @@ def test_losses_below_every_asymptote_are_refused():
         ({"computes": ("tokens",)}, "computes: .*tokens"),
         ({"levels": (0.95, 0.8)}, "levels: .*rising values"),
         ({"levels": (0.8, 1.0)}, "levels: .*below 1"),
+        ({"seed_deviation": 0.0}, "seed_deviation: 0.0; a value above 0"),
         ({"final_rate_share": 1.5}, "final_rate_share: 1.5"),
     ],
 )
