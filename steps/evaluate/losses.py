@@ -128,11 +128,37 @@ def _sequence_nats(
     return constrained(jnp.sum(jnp.where(mask, losses, 0.0), axis=-1), P())
 
 
+def row_nats(
+    parameters: Parameters, qb_betas: jax.Array, rows: Rows, model: ModelConfig, *, with_drops: bool = False
+) -> np.ndarray:
+    """Returns the summed cross-entropy of each row's counted targets, float64[N], in nats.
+
+    Rows are scored in batches of one shape of 2,048 tokens; dropless, a row's value does not depend on its company. Must run under
+    `jax.set_mesh(device_mesh())`.
+
+    Args:
+        parameters: of the model.
+        qb_betas: pending thresholds, f32[layers, experts].
+        rows: N of them.
+        model: the shape.
+        with_drops: limits experts as in training.
+    """
+    batch = max(1, _TOKENS_A_BATCH // model.sequence_length)
+    batch += -batch % math.lcm(num_devices(), model.dispatch.source_shards if model.dispatch else 1)
+    capacity = model.capacity(batch * model.sequence_length) if with_drops else None
+    filled = _filled(rows, batch, model.sequence_length)
+    parts = [
+        _sequence_nats(parameters, qb_betas, *(each[start : start + batch] for each in filled), model, capacity)
+        for start in range(0, len(filled.tokens), batch)
+    ]
+    return np.concatenate([np.asarray(part, np.float64) for part in parts])[: len(rows.tokens)]
+
+
 class Evaluator:
-    """The held-out sets, cut to batches of one shape."""
+    """The held-out sets, cut to sequences."""
 
     def __init__(self, sets: Mapping[str, HeldOutSet], model: ModelConfig, *, sequences_per_set: int | None = None):
-        """Cuts the sets into batches.
+        """Gathers the sets' sequences.
 
         Args:
             sets: by name.
@@ -147,10 +173,7 @@ class Evaluator:
             raise StepFailed(
                 "evaluation: there are no held-out sets; the token store given as `evaluation` has no cell"
             )
-        self._batch = max(1, _TOKENS_A_BATCH // model.sequence_length)
-        shards = model.dispatch.source_shards if model.dispatch else 1
-        self._batch += -self._batch % math.lcm(num_devices(), shards)
-        self._rows, self._spans = _gather(sets, model, sequences_per_set, self._batch)
+        self._rows, self._spans = _gather(sets, model, sequences_per_set)
         self._model = model
 
     def __call__(self, parameters: Parameters, qb_betas: jax.Array, *, with_drops: bool = False) -> Evaluation:
@@ -162,7 +185,7 @@ class Evaluator:
             with_drops: limits experts as in training, in batches of 2,048 tokens. What is dropped depends on which
                 sequences share a batch, so these losses say nothing of a set by itself.
         """
-        nats_N = self._nats(parameters, qb_betas, self._rows, with_drops)
+        nats_N = row_nats(parameters, qb_betas, self._rows, self._model, with_drops=with_drops)
         nats = {name: float(nats_N[span.rows].sum()) for name, span in self._spans.items()}
         sets = {
             name: SetLoss(nats[name] / span.num_targets, nats[name] / math.log(2) / span.num_bytes, span.num_targets)
@@ -176,25 +199,9 @@ class Evaluator:
             sets=sets,
         )
 
-    def mean_loss(self, parameters: Parameters, qb_betas: jax.Array, rows: Rows) -> float:
-        """Returns the mean cross-entropy of other sequences' counted targets, dropless, in nats a token."""
-        filled = _filled(rows, self._batch, self._model.sequence_length)
-        return float(self._nats(parameters, qb_betas, filled, False).sum() / rows.mask.sum())
-
-    def _nats(self, parameters: Parameters, qb_betas: jax.Array, rows: Rows, with_drops: bool) -> np.ndarray:
-        """Summed cross-entropy of each row's counted targets, float64[N]; N is a multiple of the batch."""
-        capacity = self._model.capacity(self._batch * self._model.sequence_length) if with_drops else None
-        parts = [
-            _sequence_nats(
-                parameters, qb_betas, *(each[start : start + self._batch] for each in rows), self._model, capacity
-            )
-            for start in range(0, len(rows.tokens), self._batch)
-        ]
-        return np.concatenate([np.asarray(part, np.float64) for part in parts])
-
 
 def _gather(
-    sets: Mapping[str, HeldOutSet], model: ModelConfig, sequences_per_set: int | None, batch: int
+    sets: Mapping[str, HeldOutSet], model: ModelConfig, sequences_per_set: int | None
 ) -> tuple[Rows, dict[str, _Span]]:
     taken, spans, start = [], {}, 0
     for name in sorted(sets):
@@ -207,8 +214,7 @@ def _gather(
         spans[name] = _Span(slice(start, start + len(rows.tokens)), int(rows.mask.sum()), num_bytes)
         taken.append(rows)
         start += len(rows.tokens)
-    whole = Rows(*(np.concatenate(each) for each in zip(*taken, strict=True)))
-    return _filled(whole, batch, model.sequence_length), spans
+    return Rows(*(np.concatenate(each) for each in zip(*taken, strict=True))), spans
 
 
 def _filled(rows: Rows, batch: int, length: int) -> Rows:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steps.evaluate.expert_loads import ExpertLoads
-from steps.evaluate.losses import Evaluation, Evaluator, Rows
+from steps.evaluate.losses import Evaluation, Evaluator, Rows, row_nats
 from steps.mix.evaluation_sets import evaluation_batches
 from steps.mix.order import TrainingOrder
 from steps.train.language_model import TrainConfig
@@ -75,7 +75,8 @@ class RunEvaluations:
         if not watch.seen_sequences:
             return Evaluated(held_out, with_drops, loads=loads)
         rows, steps = self._seen(done, watch.seen_sequences)
-        return Evaluated(held_out, with_drops, self._evaluator.mean_loss(*given, rows), steps, loads)
+        seen_loss = float(row_nats(*given, rows, self._config.model).sum() / rows.mask.sum())
+        return Evaluated(held_out, with_drops, seen_loss, steps, loads)
 
     def _seen(self, done: int, wanted: int) -> tuple[Rows, tuple[int, int]]:
         """So many sequences of updates 0 to done - 1, evenly spread over them, and the first and last of these updates."""
