@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from marin_exec import StepFailed, open_file
-from steps.documents import DOCUMENT_SCHEMA, document_ids, read_table, shard_names
+from steps.documents import DOCUMENT_SCHEMA, document_ids, read_table, reading_parquet, shard_names
 
 _ADVICE = "Run documents/normalize on the source, and give its output"
 _FOOTERS_AT_ONCE = 16  # requests to an object store wait for each other otherwise
@@ -112,26 +112,23 @@ def check_documents(table: pa.Table, where: str) -> None:
 
 def _id_range(where: str) -> tuple[str, str] | None:
     """Returns the first and last id of a shard, from its footer; None if it has no rows."""
-    try:
-        with open_file(where, "rb") as file:
-            parquet = pq.ParquetFile(file)
-            metadata, schema = parquet.metadata, parquet.schema_arrow
-            _check_types(schema, where)
-            columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
-            lows, highs = [], []
-            for group in range(metadata.num_row_groups):
-                statistics = metadata.row_group(group).column(columns["id"]).statistics
-                if metadata.row_group(group).num_rows == 0:
-                    continue
-                if statistics is None or not statistics.has_min_max:
-                    ids = [each or "" for each in parquet.read_row_group(group, ["id"])["id"].to_pylist()]
-                    lows.append(min(ids))
-                    highs.append(max(ids))
-                else:
-                    lows.append(statistics.min)
-                    highs.append(statistics.max)
-    except pa.ArrowInvalid as error:
-        raise StepFailed(f"{where}: not a complete Parquet file ({error}); run the step that wrote it again") from error
+    with reading_parquet(where), open_file(where, "rb") as file:
+        parquet = pq.ParquetFile(file)
+        metadata, schema = parquet.metadata, parquet.schema_arrow
+        _check_types(schema, where)
+        columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+        lows, highs = [], []
+        for group in range(metadata.num_row_groups):
+            statistics = metadata.row_group(group).column(columns["id"]).statistics
+            if metadata.row_group(group).num_rows == 0:
+                continue
+            if statistics is None or not statistics.has_min_max:
+                ids = [each or "" for each in parquet.read_row_group(group, ["id"])["id"].to_pylist()]
+                lows.append(min(ids))
+                highs.append(max(ids))
+            else:
+                lows.append(statistics.min)
+                highs.append(statistics.max)
     return (min(lows), max(highs)) if lows else None
 
 

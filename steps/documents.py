@@ -7,6 +7,8 @@ names and `id` as the first column, dense (same rows, same order) or sparse (onl
 lie in one subdirectory a source. Paths are local paths or fsspec URLs.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -90,7 +92,7 @@ def read_table(path: str, shard: str, columns: list[str] | None = None) -> pa.Ta
     """
     where = f"{path.rstrip('/')}/{shard}"
     try:
-        with open_file(where, "rb") as file:
+        with reading_parquet(where), open_file(where, "rb") as file:
             parquet = pq.ParquetFile(file)
             missing = [column for column in columns or () if column not in parquet.schema_arrow.names]
             if missing:
@@ -100,8 +102,23 @@ def read_table(path: str, shard: str, columns: list[str] | None = None) -> pa.Ta
         raise StepFailed(
             f"{where}: no such shard; documents and attribute tables must have the same shard names"
         ) from error
+
+
+@contextmanager
+def reading_parquet(where: str, advice: str = "run the step that wrote it again") -> Generator[None]:
+    """Makes what pyarrow says of a damaged file an error that names it; a file system's errors stay what they are.
+
+    Raises:
+        StepFailed: the block met a file that is cut short, or whose bytes are not those that were written.
+    """
+    try:
+        yield
     except pa.ArrowInvalid as error:
-        raise StepFailed(f"{where}: not a complete Parquet file ({error}); run the step that wrote it again") from error
+        raise StepFailed(f"{where}: not a complete Parquet file ({error}); {advice}") from error
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:
+            raise
+        raise StepFailed(f"{where}: not a complete Parquet file ({error}); {advice}") from error
 
 
 def read_all(path: str, columns: list[str] | None = None) -> pa.Table:

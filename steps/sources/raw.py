@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marin_exec import StepFailed, open_file
+from steps.documents import reading_parquet
 from steps.files import names_in
 
 RAW_SCHEMA = pa.schema(
@@ -115,13 +116,9 @@ def read_raw_batches(path: str) -> Iterator[pa.RecordBatch]:
             f"{path}: no raw-*.parquet there (found {names[:5]}); the output of a sources/* step is needed"
         )
     for shard in shards:
-        with open_file(f"{path}/{shard}", "rb") as file:
-            try:
-                parquet = pq.ParquetFile(file)
-            except pa.ArrowInvalid as error:
-                raise StepFailed(
-                    f"{path}/{shard}: not a complete Parquet file ({error}); run its source again"
-                ) from error
+        where = f"{path}/{shard}"
+        with reading_parquet(where, "run its source again"), open_file(where, "rb") as file:
+            parquet = pq.ParquetFile(file)
             if set(RAW_SCHEMA.names) - set(parquet.schema_arrow.names):
                 raise StepFailed(f"{path}/{shard}: columns {parquet.schema_arrow.names}; {RAW_SCHEMA.names} are needed")
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=RAW_SCHEMA.names):

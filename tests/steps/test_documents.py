@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_exec import StepFailed
+from steps.contract import read_all_documents
 from steps.documents import (
     DOCUMENT_SCHEMA,
     document_id,
@@ -88,6 +89,22 @@ def test_write_table_other_chunks_gives_same_bytes(tmp_path_factory, texts, cut)
     digests = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("whole", "pieces")}
     assert len(digests) == 1
     assert pq.read_table(folder / "pieces").equals(table)
+
+
+def test_read_table_damaged_bytes_are_an_error_that_names_the_shard(tmp_path):
+    """Some of it pyarrow reports as a failed read of the disk, without a name."""
+    write_table(str(tmp_path / "part-00000.parquet"), documents(*map(str, range(40))))
+    whole = (tmp_path / "part-00000.parquet").read_bytes()
+    for place in range(0, len(whole), 41):
+        (tmp_path / "part-00000.parquet").write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            read_all_documents(str(tmp_path))
+        except StepFailed as error:
+            assert "part-00000.parquet" in str(error)
+    (tmp_path / "part-00000.parquet").unlink()
+    (tmp_path / "part-00000.parquet").mkdir()
+    with pytest.raises(IsADirectoryError):
+        read_table(str(tmp_path), "part-00000.parquet")
 
 
 def test_join_dense_same_ids_adds_columns():
