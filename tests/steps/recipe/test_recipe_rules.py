@@ -31,6 +31,7 @@ def test_recipe_imports_nothing_but_itself_and_the_standard_library():
 
 
 @given(st.integers(1, 200_000), st.integers(1, 20_000))
+@settings(deadline=None)
 def test_block_steps_is_the_smallest_number_of_updates_that_ends_a_block(block, batch):
     every = block_steps(block, batch)
     assert every * batch % block == 0
@@ -38,9 +39,10 @@ def test_block_steps_is_the_smallest_number_of_updates_that_ends_a_block(block, 
 
 
 @given(st.floats(0, 0.999), st.integers(1, 10**6), st.integers(1, 500))
+@settings(deadline=None)
 def test_stage_starts_lie_on_boundaries_on_their_side_of_what_was_asked(fraction, num_steps, every):
     planned, step = planned_start(fraction, num_steps, every), int(fraction * num_steps)
-    assert planned % every == 0 and planned <= fraction * num_steps < planned + every + 1e-6 * num_steps
+    assert planned % every == 0 and planned - 1e-6 <= fraction * num_steps < planned + every + 1e-6
     decided = decided_start(step, every)
     assert decided % every == 0 and step <= decided < step + every
 
@@ -56,7 +58,7 @@ def test_stages_that_would_coincide_are_refused():
 
 
 @given(st.integers(1, 60).map(lambda n: 128 * n), st.integers(1, 12), st.integers(300, 500_000))
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_rates_rise_to_the_peak_then_fall_to_their_last_share(width, racks, num_steps):
     run = rates(
         HERO_535B.optimizer, width=width, num_steps=num_steps, batch_sequences=1024 * racks, sequence_length=4096
@@ -90,6 +92,7 @@ def test_laws_take_the_batch_in_their_own_unit():
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**4), st.integers(1, 10**9))
+@settings(deadline=None)
 def test_steps_of_the_rule_are_the_nearest_to_its_tokens(active, ratio, tokens_per_step):
     steps = rule_steps(active, ratio, tokens_per_step)
     wanted = active * ratio
@@ -97,7 +100,7 @@ def test_steps_of_the_rule_are_the_nearest_to_its_tokens(active, ratio, tokens_p
 
 
 @given(st.integers(1, 5000), st.integers(1, 6000), st.booleans(), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_cadence_is_due_at_multiples_and_where_asked(num_steps, every, at_start, at_end):
     due = Cadence(every_steps=every, at_start=at_start, at_end=at_end).steps(num_steps)
     assert due == sorted(set(due))
@@ -112,6 +115,7 @@ def test_parts_that_do_not_divide_leave_a_shorter_last_one():
 
 
 @given(st.sampled_from([4096, 8192, 16_384, 65_536, 262_144]))
+@settings(deadline=None)
 def test_batch_at_another_length_keeps_the_tokens_of_an_update(length):
     assert batch_at(46_137_344, length) * length == 46_137_344
 
@@ -129,7 +133,7 @@ def test_experts_that_do_not_divide_over_a_rack_are_refused():
 
 
 @given(st.integers(6, 40), st.integers(6, 40), st.integers(1, 11))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_wider_runs_have_more_of_everything_but_rate(heads, more, racks):
     assume(heads < more)
     small, large = (
