@@ -84,7 +84,7 @@ def check_against_numpy(config):
     exact = jax.tree.map(lambda leaf: leaf.astype(np.float64), weights)
     expected, states = numpy_loss(exact, tokens, segments, config)
     difference = np.abs(hidden - states)[segments[:, :-1] >= 0]
-    assert difference.max() < 2e-4 and difference.mean() < 1e-5, (difference.max(), difference.mean())
+    assert difference.max() < 3e-5 and difference.mean() < 3e-6, (difference.max(), difference.mean())
     assert float(found) == pytest.approx(expected, abs=1e-5)
     random, step = np.random.default_rng(3), 1e-6
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
@@ -96,7 +96,7 @@ def check_against_numpy(config):
 
         slope, size = (moved(step) - moved(-step)) / (2 * step), float(jnp.linalg.norm(gradient))
         assert size > 1e-5, f"{path} does nothing"
-        assert np.vdot(gradient, direction) == pytest.approx(slope, abs=5e-4 * size), path
+        assert np.vdot(gradient, direction) == pytest.approx(slope, abs=1e-4 * size), path
 
 
 def test_model_with_all_features_equals_numpy_in_values_and_gradients():
@@ -108,12 +108,15 @@ def test_model_with_all_features_equals_numpy_in_values_and_gradients():
 def test_a_token_reaches_only_itself_and_later_tokens_of_its_document(data):
     cuts = sorted(data.draw(st.lists(st.integers(1, 11), max_size=3, unique=True)))
     segments = np.repeat(np.searchsorted(cuts, np.arange(13), side="right")[None], ROWS, axis=0).astype(np.int32)
-    position = data.draw(st.integers(0, 11))
-    tokens, _ = batch(data.draw(st.integers(0, 100)))
+    check_reach(ALL, segments, data.draw(st.integers(0, 11)), seed=data.draw(st.integers(0, 100)))
+
+
+def check_reach(config: ModelConfig, segments: np.ndarray, position: int, seed: int = 0) -> None:
+    tokens, _ = batch(seed)
     changed = tokens.copy()
     changed[:, position] = (changed[:, position] + 1) % 50
-    weights = parameters(ALL)
-    before, after = (run(ALL, weights, each, segments)[0][1][0] for each in (tokens, changed))
+    weights = parameters(config)
+    before, after = (run(config, weights, each, segments)[0][1][0] for each in (tokens, changed))
     moved = np.abs(after - before).max(axis=(0, 2))
     reached = (np.arange(12) >= position) & (segments[0, :12] == segments[0, position])
     assert moved[~reached].max(initial=0) < 1e-5, moved
@@ -145,16 +148,22 @@ def test_model_with_all_features_learns_by_plain_gradient_descent():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feature", FEATURES)
-def test_model_without_a_feature_equals_numpy_and_learns(feature):
-    check_against_numpy(without(ALL, feature))
-    check_descent(without(ALL, feature))
+def test_model_without_a_feature_equals_numpy_keeps_documents_apart_and_learns(feature):
+    check(without(ALL, feature))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feature", FEATURES)
-def test_model_with_one_feature_alone_equals_numpy_and_learns(feature):
-    check_against_numpy(alone(feature))
-    check_descent(alone(feature))
+def test_model_with_one_feature_alone_equals_numpy_keeps_documents_apart_and_learns(feature):
+    check(alone(feature))
+
+
+def check(config: ModelConfig) -> None:
+    """All that one compiled function can tell of a model."""
+    check_against_numpy(config)
+    check_descent(config)
+    for position in (0, 4, 5, 11):
+        check_reach(config, np.repeat([[0] * 5 + [1] * 8], ROWS, axis=0).astype(np.int32), position)
 
 
 def check_descent(config: ModelConfig) -> None:
@@ -175,12 +184,13 @@ def check_falling(losses: list[float]) -> None:
 
 def check_training(config: ModelConfig) -> None:
     """Twenty updates as a run makes them."""
-    groups, rates = OptimizerConfig(learning_rate=0.05, adam_learning_rate=0.01), np.array([0.05, 0.01], np.float32)
+    groups = OptimizerConfig(learning_rate=0.05, adam_learning_rate=0.01)
+    rates = np.array([0.05, 0.01, 0.0], np.float32)  # hyperball, Adam, decay
     losses = []
     with jax.set_mesh(device_mesh()):
         state = initial_state(config, groups, 0)
         for tokens, segments in rows_of_text(20):
-            state, metrics = update(state, tokens, segments, rates, model=config, groups=groups, z_loss=1e-4)
+            state, metrics, _ = update(state, tokens, segments, rates, model=config, groups=groups, z_loss=1e-4)
             losses.append(float(metrics["loss"]))
     check_falling(losses)
 
