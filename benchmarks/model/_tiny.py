@@ -47,6 +47,7 @@ def trained(
     num_steps: int,
     seed: int = 0,
     document_length: int = 64,
+    z_loss: float = 1e-4,
     each: Callable[[dict[str, Any]], None] = lambda metrics: None,
 ) -> TrainState:
     """Returns the state after so many updates of 8 rows; `each` gets every update's metrics. Must run under a mesh."""
@@ -67,7 +68,7 @@ def trained(
             np.array([rates.hyperball, rates.adam, rates.decay], np.float32),
             model=model,
             groups=OPTIMIZER,
-            z_loss=1e-4,
+            z_loss=z_loss,
         )
         each(jax.device_get(metrics))
     return state
