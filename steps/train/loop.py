@@ -8,7 +8,6 @@ final arrays, bit for bit, as one in one go (at the same XLA flags; see `steps.t
 
 import dataclasses
 import json
-import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from marin_exec import ConfigError, Milestone, Out, StepFailed
 from steps.files import write_bytes, write_json
 from steps.mix.order import TrainingOrder
 from steps.model.counts import training_flops
-from steps.model.dispatch.drops import drop_metrics
 from steps.model.mesh import array_of_rows, device_mesh, local_rows, num_devices
 from steps.train.cadence import checkpoint_name, due_steps
 from steps.train.checkpoints import checkpoint_step, load_tree, read_history, save_state
@@ -38,6 +36,7 @@ from steps.train.step import TrainState, initial_state, update
 from steps.train.threads import unsplit_products
 from steps.train.timing import Timing
 from steps.train.tracking import run_tracker
+from steps.train.update_row import check_finite, update_row
 from steps.train.watch_config import WatchConfig
 
 
@@ -188,39 +187,10 @@ def _update(run: _Run, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
             spikes=config.spikes,
             watch=config.watch,
         )
-        values = _plain(jax.device_get(metrics), config)
+        row = update_row(config, step + 1, jax.device_get(metrics), rates)
         found = jax.device_get(watched) if watch_now else {}
-    for name in ("skip_step_loss_threshold", "skip_step_grad_norm_threshold"):
-        if values.get(name) == math.inf:  # not before half of the window has been seen
-            values[name] = None
-    row = {"step": step + 1, **progress_of(config, step + 1), **values}
-    row |= {"learning_rate": rates.hyperball, "adam_learning_rate": rates.adam}
-    if config.optimizer.gate_router_decay:
-        row["gate_router_decay"] = rates.decay
-    _check_finite(run, row)
+    check_finite(row, run.rows[-1] if run.rows else {}, run.out.step_name, config.num_steps)
     return row, jax.tree.map(np.ndarray.tolist, found)
-
-
-def _plain(metrics: dict[str, np.ndarray], config: TrainConfig) -> dict[str, Any]:
-    """An update's metrics as plain values; what was dropped on the way to the experts is summed here, in 64 bits."""
-    sender_L, receiver_L = (metrics.pop(name, None) for name in ("sender_dropped", "receiver_dropped"))
-    values = {name: value.item() for name, value in metrics.items()}
-    if sender_L is not None and receiver_L is not None:
-        tokens = config.batch_sequences * config.model.sequence_length
-        drops = drop_metrics(sender_L, receiver_L, tokens * config.model.experts_per_token)
-        values |= {name.removeprefix("moe/"): value for name, value in drops.items()}
-    return values
-
-
-def _check_finite(run: _Run, row: dict[str, Any]) -> None:
-    unfit = [name for name, value in row.items() if value is not None and not math.isfinite(value)]
-    if unfit:
-        last = run.rows[-1] if run.rows else {}
-        raise StepFailed(
-            f"{run.out.step_name}: update {row['step']} of {run.config.num_steps} gave {unfit[0]} = {row[unfit[0]]} (not finite: "
-            f"{', '.join(unfit)}); the update before had loss {last.get('loss')}, grad_norm {last.get('grad_norm')}, learning rate "
-            f"{last.get('learning_rate')}. Published checkpoints stay. Lower the learning rates or lengthen the warm-up"
-        )
 
 
 def _log(run: _Run, row: dict[str, Any], watched: dict[str, Any]) -> None:

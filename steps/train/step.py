@@ -134,6 +134,21 @@ def _norms(trees: dict[str, Any], watch_now: jax.Array | bool, watch: WatchConfi
     return jax.lax.cond(watch_now, taken, lambda: nothing)
 
 
+def _without_spike(
+    before: TrainState, after: TrainState, loss: jax.Array, gradient_norm: jax.Array, config: SpikeConfig
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """The state to go on from, and what was found: parameters and moments are those before the update if it is a spike."""
+    assert before.spikes is not None, "a state of a run that leaves out spikes has a window"
+    verdict, window = judge(before.spikes, loss, gradient_norm, config)
+    old, new = (before.parameters, before.optimizer), (after.parameters, after.optimizer)
+    parameters, moments = jax.tree.map(lambda a, b: jnp.where(verdict.is_spike, a, b), old, new)
+    return after._replace(parameters=parameters, optimizer=moments, spikes=window), {
+        "skipped_step": verdict.is_spike.astype(jnp.int32),
+        "skip_step_loss_threshold": verdict.loss_limit,
+        "skip_step_grad_norm_threshold": verdict.gradient_norm_limit,
+    }
+
+
 @partial(jax.jit, static_argnames=("model", "groups", "z_loss", "spikes", "watch"), donate_argnames="state")
 def update(
     state: TrainState,
@@ -186,20 +201,13 @@ def update(
     }
     if model.dispatch is not None:  # by layer: their sums over layers may be too large for 32 bits
         metrics |= {"sender_dropped": stats.sender_dropped, "receiver_dropped": stats.receiver_dropped}
-    parameters: Any = optax.apply_updates(state.parameters, updates)
-    window = state.spikes
-    if spikes is not None and window is not None:
-        verdict, window = judge(window, loss, metrics["grad_norm"], spikes)
-        before, after = (state.parameters, state.optimizer), (parameters, moments)
-        parameters, moments = jax.tree.map(lambda old, new: jnp.where(verdict.is_spike, old, new), before, after)
-        metrics |= {
-            "skipped_step": verdict.is_spike.astype(jnp.int32),
-            "skip_step_loss_threshold": verdict.loss_limit,
-            "skip_step_grad_norm_threshold": verdict.gradient_norm_limit,
-        }
+    after = TrainState(optax.apply_updates(state.parameters, updates), moments, stats.qb_beta, state.spikes)  # type: ignore[arg-type]
+    if spikes is not None:
+        after, judged = _without_spike(state, after, loss, metrics["grad_norm"], spikes)
+        metrics |= judged
     watched = {}
     if watch is not None:
         trees = {"grad": gradients, "params": state.parameters, "updates": updates, "opt_state": state.optimizer}
         watched = {"norms": _norms(trees, watch_now, watch), "layers": _layers(stats, state.qb_betas)}
     whole = jax.tree.map(lambda value: constrained(value, P()), (metrics, watched))
-    return _laid_out(TrainState(parameters, moments, stats.qb_beta, window)), *whole
+    return _laid_out(after), *whole
