@@ -125,6 +125,19 @@ def measured(
     )
 
 
+def rebalanced(state: TrainState, model: ModelConfig, *, document_length: int) -> TrainState:
+    """Returns the state with thresholds as one more update, on rows of that kind, would estimate them; weights stay."""
+    rows = packed_rows(
+        files(held_out=False),
+        num_rows=ROWS,
+        sequence_length=model.sequence_length,
+        document_length=document_length,
+        seed=2 * 10**6,
+    )
+    _, stats = _measured(state, *rows, model, None)
+    return state._replace(qb_betas=stats.qb_beta)
+
+
 def on_mesh() -> Any:
     """Returns the context that all of this runs in: every device of this process."""
     return jax.set_mesh(device_mesh())

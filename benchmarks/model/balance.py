@@ -32,8 +32,8 @@ def main() -> int:
             figures.add(
                 f"{named}: tokens", held.assignments_per_layer / model.experts_per_token, "tokens", at_least=16_384
             )
-            figures.add(f"{named}: mean entropy over ln E", entropy_L.mean() / even, "ratio", at_least=bar)
-            figures.add(f"{named}: lowest layer's entropy over ln E", entropy_L.min() / even, "ratio")
+            figures.add(f"{named}: mean entropy over ln E", float(entropy_L.mean()) / even, "ratio", at_least=bar)
+            figures.add(f"{named}: lowest layer's entropy over ln E", float(entropy_L.min()) / even, "ratio")
             figures.add(f"{named}: largest expert over the mean", float(shares_LE.max()) * model.num_experts, "ratio")
             figures.add(f"{named}: drops, mean of the last 20 updates", float(np.mean(drops[-20:])), "fraction")
             limited = measured(state, model, document_length=64, dropless=False)
