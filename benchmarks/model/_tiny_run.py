@@ -47,7 +47,7 @@ def training_inputs() -> dict[str, str]:
 
 def tiny_config(inputs: dict[str, Any], **changes: Any) -> TrainConfig:
     """Returns a run of 60 updates of 8 rows at width 32, watched, with spikes left out from the tenth update on."""
-    spec = replace(hero_rung(32), num_steps=60, batch_sequences=8)
+    spec = replace(hero_rung(32, num_shards=8), num_steps=60, batch_sequences=8)
     config = ladder_config(spec, **inputs, evaluation_sequences=4, watch=WatchConfig(), spikes=SpikeConfig(window=20))
     return replace(config, wandb_mode="disabled", evaluate_every=0.25, checkpoint_every=1 / 12, **changes)
 
