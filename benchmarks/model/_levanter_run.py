@@ -7,6 +7,7 @@ between the ends of two steps: loading, update and hooks.
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -29,6 +30,8 @@ def main(config: str, times: str) -> None:
     Trainer.train_step = timed
     sys.argv = ["train_lm", "--config_path", config]
     levanter.config.main(train_lm.main)()
+    sys.stdout.flush()
+    os._exit(0)  # its background threads abort a process that ends on its own
 
 
 if __name__ == "__main__":
