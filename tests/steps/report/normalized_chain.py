@@ -51,7 +51,7 @@ class LanguagesConfig:
     sources: tuple[NamedInput, ...]
 
 
-@kind("test/languages", version=1)
+@kind("test/declared-languages", version=1)
 def languages(config: LanguagesConfig, out: Out) -> dict[str, int]:
     for source in config.sources:
         for shard in shard_names(source.path):
