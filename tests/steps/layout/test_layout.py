@@ -117,6 +117,7 @@ COMPILED = """
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_compiled_program_sends_what_the_rules_say_and_nothing_that_grows_with_all_tokens(tmp_path):
     run_on_devices(COMPILED, 8, OUT=str(tmp_path / "found.npz"))
     found = np.load(tmp_path / "found.npz")

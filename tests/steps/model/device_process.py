@@ -17,5 +17,5 @@ def run_on_devices(script: str, devices: int, **values: Any) -> None:
     env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     env["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     command = [sys.executable, "-c", stub + given + textwrap.dedent(script)]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=850)
     assert done.returncode == 0, done.stderr[-3000:]

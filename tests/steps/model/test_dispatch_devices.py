@@ -98,6 +98,7 @@ def test_pooled_dispatch_over_four_devices_equals_one_device_and_levanters_trans
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_pooled_dispatch_over_eight_devices_is_the_same_for_every_mesh(tmp_path):
     cases = [("eight shards", racks) for racks, _ in ALL_MESHES] + [("two groups", racks) for racks in (2, 4)]
     run_on_devices(ON_DEVICES, 8, OUT=str(tmp_path), CASES=cases, LEVANTER="eight shards")
@@ -145,6 +146,7 @@ def of_model() -> list[np.ndarray]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_model_with_pools_over_eight_devices_has_the_loss_drops_and_gradients_of_one(tmp_path):
     run_on_devices(MODEL_ON_DEVICES, 8, OUT=str(tmp_path))
     with jax.set_mesh(device_mesh()):
