@@ -1,6 +1,6 @@
 """The ladder with all of the hero run's features: four small rungs, a forecast that is registered, and then the rung above.
 
-    marin-exec run experiments/ladder.py      about twelve minutes on two cores, less where the quickstart has run
+    marin-exec run experiments/ladder.py      some 15 CPU minutes of training, after the quickstart's data steps
 
 Text, tokenizer and token stores are the quickstart's, from the same store. The geometry is the hero run's at widths 32 to
 112: heads of 16, 16 experts of which 2 are chosen, latent, expert and shared width = width / 2, a window of half the context,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.model.ladder
 
-Trains what is not in the store yet (about ten minutes on two cores, text and tokens included). Every figure is read from
+Trains what is not in the store yet (some 15 CPU minutes, after text and tokens). Every figure is read from
 what the runs wrote.
 """
 
