@@ -119,7 +119,7 @@ MODEL = ModelConfig(
     num_experts=8,
     expert_width=8,
     shared_width=8,
-    dispatch=PooledDispatch(num_shards=8),
+    dispatch=PooledDispatch(num_shards=8, receiver_capacity=0.6),
     **hero_features(width=16, num_heads=2, sequence_length=24),
 )
 MODEL_ON_DEVICES = """
