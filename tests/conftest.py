@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Helper modules of the tests (directory_out, servers, marin_exec/engine, marin_exec/store/faulty) are imported by name.
 FOLDERS = (Path(__file__).parent / folder for folder in (".", "marin_exec", "marin_exec/store", "clusters", "faults"))
@@ -16,6 +17,10 @@ from servers import object_stores  # noqa: E402
 # A shell starts its background jobs with SIGINT ignored, and so would be every program that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A property says nothing of time: a busy machine must not make one fail.
+settings.register_profile("untimed", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ def shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + taken]) for i in range(len(words) - taken + 1)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("Aabc"), min_size=1, max_size=14), min_size=2, max_size=9))
 def test_all_pairs_are_those_that_sets_of_words_give(documents):
     texts = [" ".join(words) for words in documents]

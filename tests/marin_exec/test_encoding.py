@@ -90,14 +90,14 @@ def _strictly_equal(a: Any, b: Any) -> bool:
     return a == b
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_values, _values)
 def test_trees_are_equal_exactly_where_values_and_types_are(a, b):
     assert (encode(a, "a") == encode(b, "b")) == _strictly_equal(a, b)
     assert (digest_of_value(a) == digest_of_value(b)) == _strictly_equal(a, b)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_values)
 def test_digest_after_pickle_and_deepcopy_is_equal(value):
     assert digest_of_value(pickle.loads(pickle.dumps(value))) == digest_of_value(value)

@@ -159,7 +159,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_values, _values)
 def test_differences_are_none_exactly_where_trees_are_equal(old, new):
     a, b = bare(encode(old, "x")), bare(encode(new, "x"))

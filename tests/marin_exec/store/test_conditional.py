@@ -151,7 +151,7 @@ def test_any_sequence_of_operations_agrees_with_a_model(store: Store) -> None:
             assert (found.data if found else None) == self.content
             assert found is None or found.version == self.versions[-1]
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=12))
 
 
 def test_version_of_a_deleted_object_is_of_no_use_for_its_successor(files: ConditionalFiles) -> None:

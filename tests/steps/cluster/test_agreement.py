@@ -20,7 +20,7 @@ DIVISIONS = st.integers(2, 40).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DIVISIONS)
 def test_agreement_is_that_of_scikit_learn(divisions):
     one, other = map(np.array, divisions)

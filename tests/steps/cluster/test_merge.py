@@ -38,7 +38,7 @@ def test_merge_small_case_is_as_good_as_the_best_of_all_divisions():
     assert objective(points, weights, topics) == pytest.approx(best)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(12, 40), st.integers(1, 6))
 def test_merge_every_topic_has_its_floor_and_they_are_numbered_by_weight(seed, num_clusters, num_topics):
     rng = np.random.default_rng(seed)

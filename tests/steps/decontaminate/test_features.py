@@ -35,7 +35,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXTS, st.integers(3, 6))
 def test_extract_features_equals_tuples_of_words(texts, n):
     features = extract_features(texts, n, 2)
@@ -51,7 +51,7 @@ def test_extract_features_equals_tuples_of_words(texts, n):
     assert len(set(by_tuple.values())) == len(by_tuple)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TEXTS)
 def test_extract_features_of_a_batch_equals_those_of_each_text(texts):
     whole = extract_features(texts, 4, 2)
@@ -104,7 +104,7 @@ def test_batches_cover_all_texts_once_in_order(texts, characters):
     ] == list(range(len(texts)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.text(st.sampled_from("abcdefg "), min_size=1, max_size=60), min_size=1, max_size=8), st.data())
 def test_find_says_which_feature_a_hash_is_and_no_for_all_others(texts, data):
     index = build_index([record(str(number), text) for number, text in enumerate(texts)], 3, 2, 8)
@@ -115,7 +115,7 @@ def test_find_says_which_feature_a_hash_is_and_no_for_all_others(texts, data):
     assert index.find(np.array(wanted, dtype=np.uint64)).tolist() == [place.get(value, -1) for value in wanted]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["a", "b", "c", "7"]), min_size=1, max_size=20), st.integers(2, 5))
 def test_runs_are_what_a_paragraph_of_these_words_alone_gives(words, length):
     every = np.full(2**16 // 64, 2**64 - 1, dtype=np.uint64)  # a bitmap that lets all pass

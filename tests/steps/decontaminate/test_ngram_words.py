@@ -76,7 +76,7 @@ def slow_words(text):
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.text(st.sampled_from("ab Z_9\n\n\t#.>é中国ไж'—"), max_size=40), min_size=1, max_size=5))
 def test_split_words_equals_a_splitter_by_characters(texts):
     words = split_words(texts)
@@ -105,7 +105,7 @@ TROUBLE = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(TROUBLE), max_size=30), max_size=4))
 def test_split_words_folds_any_text_as_the_definition_does(texts):
     """The table folds most code points one by one; the definition folds a text as a whole."""

@@ -350,7 +350,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "7"]), max_size=10).map(" 
 PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=3).map("\n\n".join).filter(str.strip)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(PARAGRAPHS, min_size=1, max_size=8, unique=True),
     st.lists(PARAGRAPHS, min_size=1, max_size=3, unique=True),

@@ -23,7 +23,7 @@ def flood_fill(num_nodes: int, bands: list[list[int]]) -> list[int]:
     return labels
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.integers(1, 25), st.integers(1, 4))
 def test_clusters_equal_a_flood_fill(data, num_nodes, num_bands):
     values = st.lists(st.integers(0, 15), min_size=num_nodes, max_size=num_nodes)

@@ -41,7 +41,7 @@ def test_exact_priority_is_the_order_given(tmp_path):
     assert tables["b"] == [] and [row["kept_source"] for row in tables["a"]] == ["b"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=4), st.integers(1, 3))
 def test_exact_leaves_each_text_once_and_a_second_pass_removes_nothing(tmp_path_factory, members, num_shards):
     folder = tmp_path_factory.mktemp("exact")

@@ -110,7 +110,7 @@ def test_spans_left_are_documents_again_after_normalize(tmp_path):
     assert all(json.loads(each) == {} for each in again["metadata"].to_pylist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.sampled_from(["aa", "bb", " aa", "cc dd", "cc  dd", "", "e"]), max_size=7), max_size=6),
     st.integers(1, 3),

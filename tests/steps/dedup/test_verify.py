@@ -31,7 +31,7 @@ def oracle(members: list[set[int]], containment: float) -> dict[int, tuple[int, 
     return removed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.sets(st.integers(0, 30), min_size=1, max_size=25), min_size=2, max_size=12),
     st.sampled_from([0.1, 0.5, 0.55, 0.7, 0.75, 0.9, 1.0]),
@@ -46,7 +46,7 @@ def test_removals_equal_the_oracle_with_and_without_the_index(members, containme
         assert r.jaccard == len(one & other) / len(one | other)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.integers(1, 12), st.sampled_from([0.3, 0.7, 1.0]), st.sampled_from([0, 256]))
 def test_standing_and_exempt_members_stay_and_hold_others(data, size, containment, all_pairs_members):
     members = [data.draw(st.sets(st.integers(0, 20), min_size=1)) for _ in range(size)]

@@ -111,13 +111,13 @@ def test_words_of_different_texts_differ(one, other):
     assert word_hashes_of(one).tolist() != word_hashes_of(other).tolist()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet=st.characters(codec="utf-8", max_codepoint=0x7FF)))
 def test_words_of_spaced_scripts_match_the_reference(text):
     assert word_hashes_of(text).tolist() == [reference_word_hash(word) for word in spaced(text)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text())
 def test_words_of_any_text_do_not_depend_on_its_normal_form(text):
     assert word_hashes_of(unicodedata.normalize("NFD", text)).tolist() == word_hashes_of(text).tolist()
@@ -156,7 +156,7 @@ _BLOCKS += [
 _TELLING = st.one_of([st.characters(min_codepoint=first, max_codepoint=last) for first, last in _BLOCKS])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.one_of(st.text(_TELLING, max_size=12), st.text(max_size=12)), max_size=6), st.integers(0, 5))
 def test_words_of_a_column_match_the_reference_row_by_row(texts, start):
     column = pa.array(texts, pa.string())[start:]
@@ -196,7 +196,7 @@ def test_words_of_bytes_that_are_no_utf8_are_refused(text):
         word_hashes(bad[:2])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, _MASK), max_size=12), st.integers(1, 6))
 def test_ngrams_match_the_reference(values, length):
     expected = []

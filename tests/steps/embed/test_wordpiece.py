@@ -38,7 +38,7 @@ def batch(texts, max_tokens=512):
     return [each.tolist() for each in np.split(ids, starts[1:-1])]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.lists(CHARACTERS | st.sampled_from(PIECES) | st.sampled_from(" \t\n.,a"), max_size=30).map("".join),

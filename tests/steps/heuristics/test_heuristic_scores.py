@@ -163,19 +163,19 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(1, 3))
 def test_scores_of_hostile_pieces_equal_plain_python(text, times):
     assert_plain(text * times, ("the", "and", "of", "be", "日", "της"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=200))
 def test_scores_of_any_text_equal_plain_python(text):
     assert_plain(text, ("a", "the"))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["a", "bb", "ccc", "dd"]), max_size=60), st.integers(1, 4), st.integers(0, 3))
 def test_scores_ngrams_equal_plain_python(words, times, cut):
     assert_plain(" ".join((words * times)[cut:]))

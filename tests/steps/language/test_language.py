@@ -57,7 +57,7 @@ def reference():
     return identifier
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.one_of(
         st.text(max_size=200),
@@ -75,7 +75,7 @@ def test_probabilities_equal_those_of_py3langid(reference, text):
 
 
 @given(texts=st.lists(st.sampled_from([*TEXTS.values(), "", "42", "\u0000", TABLE]), max_size=8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_probabilities_do_not_depend_on_the_texts_beside(texts):
     model = load_model(PINNED)
     together = probabilities(model, texts)

@@ -20,7 +20,7 @@ def reference_remainder(parts: list[int], total: int) -> list[int]:
 
 
 @given(parts=st.lists(st.integers(1, 40), min_size=1, max_size=20), total=st.integers(1, 2000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_largest_remainder_equals_exact_fractions_up_to_ties(parts, total):
     weights = np.array(parts, dtype=float) / sum(parts)
     counts = largest_remainder(weights, total, np.ones(len(parts), dtype=bool))
@@ -74,7 +74,7 @@ def test_cap_exposures_budget_beyond_all_stock_is_an_error():
     cap=st.floats(0.5, 4.0),
     phases=st.integers(1, 3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cap_and_rounding_keep_sums_and_cap_or_refuse(stock, seed, cap, phases):
     random = np.random.default_rng(seed)
     weights = random.dirichlet(np.ones(len(stock)), size=phases).T

@@ -13,7 +13,7 @@ from steps.mix.blocks import phase_lengths, run_blocks
     size=st.integers(5, 300),
     seed=st.integers(0, 1_000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_run_blocks_cover_the_run_once_and_hold_each_phase_s_shares(starts, run, size, seed):
     fractions = (0.0, *sorted(starts))
     try:

@@ -190,7 +190,7 @@ def check_funnel(funnel: dict) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_cells_any_judgements_give_each_document_one_fate(tmp_path_factory, data):
     world = World(tmp_path_factory.mktemp("world"))
     texts = [text for some in world.texts.values() for text in some]

@@ -108,7 +108,7 @@ def test_order_counts_in_each_block_are_those_of_its_phase(store, two_phases):
 
 
 @given(num_steps=st.integers(4, 120), block=st.sampled_from([32, 64, 100]), fraction=st.floats(0.2, 0.9))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_order_draws_exactly_the_exposures_that_the_mixture_states(store, tmp_path_factory, num_steps, block, fraction):
     """Shown epochs were those of an ideal run once: phases began at whole blocks, and draws depended on the seed."""
     phases = (Phase(rule=Proportional()), Phase(rule=Proportional(quality_exponent=2.0), start_fraction=fraction))
@@ -159,7 +159,7 @@ def test_order_each_epoch_shows_every_sequence_once_in_another_order(store, tmp_
 
 
 @given(seed=st.integers(-(2**40), 2**40), batch=st.integers(1, 70), block=st.sampled_from([32, 64, 100]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_order_draws_equal_what_the_batches_hold(store, tmp_path_factory, seed, batch, block):
     mixture, _ = make_mixture(tmp_path_factory.mktemp("draws"), store, block_sequences=block)
     order = make_order(store, mixture, seed=seed, batch_sequences=batch, num_steps=15)
@@ -328,7 +328,7 @@ def shuffle(size: int, key: int) -> list[int]:
     block=st.sampled_from([7, 32, 64]),
     fraction=st.floats(0.2, 0.9),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_order_equals_a_plain_loop_that_keeps_counters(
     store, tmp_path_factory, seed, batch, num_steps, block, fraction
 ):

@@ -29,7 +29,7 @@ CASES = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**CASES)
 def test_threshold_is_the_margin_that_the_even_share_reaches(seed, spread, share_valid):
     values, valid = case(seed, spread, share_valid)
@@ -46,7 +46,7 @@ def test_threshold_is_the_margin_that_the_even_share_reaches(seed, spread, share
         assert reached <= share <= (counted[:, expert] > found[expert] - 1.01 * bin_width).sum() + 1e-3
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(**CASES)
 def test_threshold_has_the_same_bits_in_any_order_and_for_any_values_of_what_does_not_count(seed, spread, share_valid):
     values, valid = case(seed, spread, share_valid)

@@ -103,7 +103,7 @@ def test_model_with_all_features_equals_numpy_in_values_and_gradients():
     check_against_numpy(ALL)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_a_token_reaches_only_itself_and_later_tokens_of_its_document(data):
     cuts = sorted(data.draw(st.lists(st.integers(1, 11), max_size=3, unique=True)))

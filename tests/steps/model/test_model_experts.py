@@ -44,7 +44,7 @@ def capped(capacity: int):
 CAPPED = {capacity: capped(capacity) for capacity in (1, 40)}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 10_000),
     skew=st.sampled_from([0.0, 3.0, 50.0]),

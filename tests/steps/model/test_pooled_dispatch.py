@@ -47,7 +47,7 @@ def compiled(dispatch):
 COMPILED = {name: compiled(dispatch) for name, dispatch in DISPATCHES.items()}
 
 
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=24)
 @given(
     name=st.sampled_from(list(DISPATCHES)),
     seed=st.integers(0, 10_000),

@@ -121,7 +121,7 @@ def test_normalize_composed_form_only_where_asked(tmp_path):
     assert read_all(path)["text"].to_pylist() == [composed]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     texts=st.lists(st.text(alphabet="ab \n\u3000o\u0308", max_size=12), min_size=1, max_size=12),
     longest=st.integers(1, 4),
@@ -157,7 +157,7 @@ def spilling(monkeypatch):
     monkeypatch.setattr(module, "DocumentSorter", functools.partial(DocumentSorter, spill_bytes=200))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(texts=st.lists(st.text(alphabet="ab \nö", max_size=40), min_size=1, max_size=40), shards=st.integers(1, 3))
 def test_normalize_through_the_temporary_folder_writes_the_same_bytes(tmp_path_factory, texts, shards):
     texts = ["kept", *texts]
@@ -171,7 +171,7 @@ def test_normalize_through_the_temporary_folder_writes_the_same_bytes(tmp_path_f
     assert removed(path) == removed(spilled)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(alphabet="ab \n\u3000\x00\x85o\u0308\u0301=", max_size=40), longest=st.integers(1, 3))
 def test_cleaning_a_clean_text_changes_nothing(text, longest):
     clean = cleaner(True, "drop", longest, longest)

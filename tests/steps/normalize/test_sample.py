@@ -25,7 +25,7 @@ def ids(path: str) -> list[str]:
     return read_all(path, ["id"])["id"].to_pylist()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     texts=st.sets(st.integers(0, 10_000).map("text {}".format), min_size=1, max_size=40),
     fraction=st.floats(0.01, 1),

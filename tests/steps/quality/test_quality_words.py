@@ -19,7 +19,7 @@ def columns_of(texts, bits):
     return [each.tolist() for each in np.split(columns, ends[:-1])] if texts else []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS | WORDY)
 @example([ODD, "", ODD.swapcase(), "x" * 700 + " " + "é" * 700, "\U000e0100a\U0010ffff1"])
 def test_hashed_words_are_those_of_scikit_learn(texts):
@@ -33,7 +33,7 @@ def test_hashed_words_are_those_of_scikit_learn(texts):
     assert columns_of(texts, 12) == [np.flatnonzero(row).tolist() for row in blocks.hashed.toarray()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS | WORDY)
 @example([ODD, ""])
 def test_characters_and_words_are_counted_as_regular_expressions_count_them(texts):

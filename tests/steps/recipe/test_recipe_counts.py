@@ -71,7 +71,7 @@ def test_leaves_groups_follow_the_optimisers_rule():
 
 
 @given(geometries())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_counts_agree_with_the_published_closed_formulas(geometry):
     d, layers, heads, kv = geometry.width, geometry.num_layers, geometry.num_heads, geometry.stored_kv_heads
     h, e, k, v, i = 128, 384, 8, 128_256, d // 2
@@ -83,7 +83,7 @@ def test_counts_agree_with_the_published_closed_formulas(geometry):
 
 
 @given(geometries())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_flops_are_twice_the_active_parameters_but_for_key_values_of_global_layers_and_attention(geometry):
     """Global layers use fewer key-value heads than they have parameters for."""
     d, every = geometry.width, range(geometry.num_layers)
@@ -96,7 +96,7 @@ def test_flops_are_twice_the_active_parameters_but_for_key_values_of_global_laye
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 30), st.integers(0, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_counts_rise_with_width_and_depth(heads, more_heads, layers, more_layers):
     small = Geometry(shape=SHAPE, width=128 * heads, num_layers=layers)
     large = Geometry(shape=SHAPE, width=128 * (heads + more_heads), num_layers=layers + more_layers)

@@ -175,7 +175,7 @@ def test_lint_of_a_run_that_cannot_be_says_that_alone():
     length=st.integers(1, 10**6),
     start=st.floats(-1, 2),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_lint_of_any_choice_ends_in_findings(width, racks, layers, steps, every, step, length, start):
     target = RunChoice(
         width=width, racks=racks, num_layers=layers, num_steps=steps, evaluate_every_steps=every,

@@ -58,7 +58,7 @@ def test_stages_that_would_coincide_are_refused():
 
 
 @given(st.integers(1, 60).map(lambda n: 128 * n), st.integers(1, 12), st.integers(300, 500_000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_rates_rise_to_the_peak_then_fall_to_their_last_share(width, racks, num_steps):
     run = rates(
         HERO_535B.optimizer, width=width, num_steps=num_steps, batch_sequences=1024 * racks, sequence_length=4096
@@ -100,7 +100,7 @@ def test_steps_of_the_rule_are_the_nearest_to_its_tokens(active, ratio, tokens_p
 
 
 @given(st.integers(1, 5000), st.integers(1, 6000), st.booleans(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_cadence_is_due_at_multiples_and_where_asked(num_steps, every, at_start, at_end):
     due = Cadence(every_steps=every, at_start=at_start, at_end=at_end).steps(num_steps)
     assert due == sorted(set(due))
@@ -133,7 +133,7 @@ def test_experts_that_do_not_divide_over_a_rack_are_refused():
 
 
 @given(st.integers(6, 40), st.integers(6, 40), st.integers(1, 11))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_wider_runs_have_more_of_everything_but_rate(heads, more, racks):
     assume(heads < more)
     small, large = (

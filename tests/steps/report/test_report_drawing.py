@@ -17,7 +17,7 @@ from steps.report.heat import SHADES, heat_tables
 PLAIN = Axis(label="x", format=lambda value: f"{value:g}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_linear_ticks_are_few_even_and_inside(low, span):
     ticks = linear_ticks(low, low + span)
@@ -27,7 +27,7 @@ def test_linear_ticks_are_few_even_and_inside(low, span):
     assert np.allclose(steps, steps[0], rtol=1e-6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(1e-3, 1e20), st.floats(2, 1e6))
 def test_log_ticks_are_round_and_inside(low, ratio):
     ticks = log_ticks(low, low * ratio)
@@ -83,7 +83,7 @@ def test_element_escapes_text_and_attributes():
     assert element("g", element("b", "x"), None, hidden=None) == "<g><b>x</b></g>"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=700))
 def test_binned_series_keeps_mean_and_extremes(values):
     rows = [{"tokens": i, "progress": i / len(values), "v": v} for i, v in enumerate(values, start=1)]

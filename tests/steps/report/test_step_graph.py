@@ -30,7 +30,7 @@ def reachable(nodes, edges) -> set[tuple[str, str]]:
         found |= more
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_reduced_edges_reach_the_same_and_none_can_go(graph):
     nodes, edges = graph
@@ -40,7 +40,7 @@ def test_reduced_edges_reach_the_same_and_none_can_go(graph):
         assert edge not in reachable(nodes, [other for other in kept if other != edge])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_layout_runs_down_and_nothing_overlaps(graph):
     nodes, edges = graph
@@ -58,7 +58,7 @@ def test_layout_runs_down_and_nothing_overlaps(graph):
         assert SIZES.node_height / 2 <= y <= layout.height - SIZES.node_height / 2 + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(1, 4))
 def test_grouping_alike_siblings_never_makes_a_cycle(graph, smallest):
     nodes, edges = graph

@@ -67,7 +67,7 @@ def test_tokenizer_hard_texts_come_back_whole(trained, text):
 
 
 @given(text=st.text(st.characters(exclude_categories=("Cs",)), max_size=300))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_tokenizer_any_text_comes_back_whole(trained, text):
     round_trip(trained[2], text)
 
