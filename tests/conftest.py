@@ -14,9 +14,10 @@ sys.path[:0] = [str(folder.resolve()) for folder in FOLDERS]
 
 from servers import object_stores  # noqa: E402
 
-# A shell starts its background jobs with SIGINT ignored, and so would be every program that a test interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts its background jobs with SIGINT ignored, nohup with SIGHUP, and so would be every program that a test signals.
+for signum, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(signum) is signal.SIG_IGN:
+        signal.signal(signum, usual)
 
 # A property says nothing of time: a busy machine must not make one fail.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

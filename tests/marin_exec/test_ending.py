@@ -114,11 +114,15 @@ def test_process_whose_main_thread_hangs_in_a_library_ends_in_time(signum: signa
 
 
 def test_second_signal_ends_a_process_whose_main_thread_hangs_at_once() -> None:
-    driver = hanging(600.0)
-    for pause in (0.05, 0.6, 0):  # a signal to the process and one to its group are one
-        driver.send_signal(signal.SIGINT)
-        assert driver.poll() is None
-        time.sleep(pause)
+    for _ in range(3):  # a busy machine may hand the second of two signals over so late that they are two
+        driver = hanging(600.0)
+        for pause in (0.05, 0.6):  # a signal to the process and one to its group are one
+            driver.send_signal(signal.SIGINT)
+            time.sleep(pause)
+        if driver.poll() is None:
+            break
+    assert driver.poll() is None
+    driver.send_signal(signal.SIGINT)
     assert "by a second signal" in ended(driver, 3)
 
 
